@@ -1,0 +1,163 @@
+//! The 16-byte DMA descriptor, the pairs it comes in, and the ring id that marks it as fresh.
+//!
+//! Written by the stager into the two rings of a DMA queue, walked by the device.
+//! Spec `xu.md` section 2.10, `driver.md` section 6.
+
+use crate::device::DeviceAddr;
+use crate::layout::assert_layout;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size of a descriptor in bytes.
+pub const DESCRIPTOR_SIZE: u64 = 16;
+
+/// Most bytes that one descriptor can move.
+pub const MAX_TRANSFER: u32 = 0x1_0000;
+
+/// `meta_ctrl` of a plain copy's source descriptor.
+pub const META_PLAIN_COPY: u32 = 0x0108_0003;
+
+const LENGTH: u32 = 0xFFFF;
+const RING_ID_SHIFT: u32 = 24;
+const FIRST: u32 = 1 << 26;
+const LAST: u32 = 1 << 27;
+
+/// Tells a fresh descriptor from one of an earlier lap: 1, 2, 3, 0, 1, ... advancing at each wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RingId(u8);
+
+impl RingId {
+    /// Both rings of a queue start here.
+    pub const FIRST: Self = Self(1);
+
+    /// The id of the next lap.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self((self.0 + 1) & 3)
+    }
+
+    /// The two bits.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// One end of a copy: the source on the Tx ring or the destination on the Rx ring.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct Descriptor {
+    /// Length, ring id and flags.
+    pub len_ctrl: U32,
+    /// Operation; 0 on the Rx ring.
+    pub meta_ctrl: U32,
+    /// Source on Tx, destination on Rx.
+    pub buf_ptr: U64,
+}
+
+assert_layout! { Descriptor: 16 bytes, align 1; len_ctrl @ 0x00 meta_ctrl @ 0x04 buf_ptr @ 0x08 }
+
+impl Descriptor {
+    /// Length in bytes, 1 to 65,536 (a field of 0 means 65,536).
+    #[must_use]
+    pub fn transfer_len(&self) -> u32 {
+        match self.len_ctrl.get() & LENGTH {
+            0 => MAX_TRANSFER,
+            len => len,
+        }
+    }
+
+    /// The lap for which this descriptor was written.
+    #[must_use]
+    pub fn ring_id(&self) -> RingId {
+        // CAST: masked to two bits.
+        RingId((self.len_ctrl.get() >> RING_ID_SHIFT & 3) as u8)
+    }
+
+    /// The address at this end.
+    #[must_use]
+    pub fn addr(&self) -> DeviceAddr {
+        DeviceAddr::new(self.buf_ptr.get())
+    }
+}
+
+/// A copy of at most 64 KiB: one descriptor for each ring, always made together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyPair {
+    /// For the Tx ring.
+    pub tx: Descriptor,
+    /// For the Rx ring.
+    pub rx: Descriptor,
+}
+
+impl CopyPair {
+    /// A copy of `len` bytes; `None` unless `len` is 1 to 65,536.
+    ///
+    /// ```
+    /// use xu_abi::{DeviceAddr, RingId, descriptor::CopyPair};
+    /// let pair = CopyPair::new(DeviceAddr::new(0x1000), DeviceAddr::new(0x2000), 0x1_0000, RingId::FIRST).unwrap();
+    /// assert_eq!(pair.tx.len_ctrl.get(), 0x0D00_0000);
+    /// assert_eq!(pair.rx.len_ctrl.get(), 0x0100_0000);
+    /// assert!(CopyPair::new(DeviceAddr::new(0), DeviceAddr::new(0), 0x1_0001, RingId::FIRST).is_none());
+    /// ```
+    #[must_use]
+    pub fn new(from: DeviceAddr, to: DeviceAddr, len: u32, ring_id: RingId) -> Option<Self> {
+        if len == 0 || len > MAX_TRANSFER {
+            return None;
+        }
+        let len_ctrl = len & LENGTH | u32::from(ring_id.0) << RING_ID_SHIFT;
+        Some(Self {
+            tx: Descriptor {
+                len_ctrl: U32::new(len_ctrl | FIRST | LAST),
+                meta_ctrl: U32::new(META_PLAIN_COPY),
+                buf_ptr: U64::new(from.get()),
+            },
+            rx: Descriptor {
+                len_ctrl: U32::new(len_ctrl),
+                meta_ctrl: U32::ZERO,
+                buf_ptr: U64::new(to.get()),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_ids_go_1_2_3_0() {
+        let ids = [
+            RingId::FIRST,
+            RingId::FIRST.next(),
+            RingId::FIRST.next().next(),
+        ];
+        assert_eq!(ids.map(RingId::get), [1, 2, 3]);
+        assert_eq!(ids[2].next().get(), 0);
+        assert_eq!(ids[2].next().next(), RingId::FIRST);
+    }
+
+    #[test]
+    fn length_zero_means_64_kib() {
+        let pair =
+            CopyPair::new(DeviceAddr::new(1), DeviceAddr::new(2), 65_536, RingId(3)).unwrap();
+        assert_eq!(
+            (pair.tx.transfer_len(), pair.rx.transfer_len()),
+            (65_536, 65_536)
+        );
+        assert_eq!(pair.rx.ring_id().get(), 3);
+        assert!(CopyPair::new(DeviceAddr::new(1), DeviceAddr::new(2), 0, RingId(3)).is_none());
+    }
+}

@@ -1,0 +1,278 @@
+//! Who a queue is and where a request stands in it: [`XuId`], [`Cursor`], [`SeqId`].
+//!
+//! Used by every layer above. Rules: spec `xu.md` section 1.
+//!
+//! ```text
+//!  63        56 55  52 51  48 47                                    0
+//! +------------+------+------+---------------------------------------+
+//! |   vnc_id   | queue| type |                seq_num                |   SeqId
+//! +------------+------+------+---------------------------------------+
+//!  15         8 7    4 3    0                                            XuId
+//! ```
+
+use core::fmt;
+
+/// The kind of work an execution unit does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum XuType {
+    /// Moves and transforms tensors.
+    TensorOp = 0,
+    /// Runs models.
+    Compute = 1,
+    /// Talks to other cores.
+    Collectives = 2,
+}
+
+impl XuType {
+    /// Every type, by value.
+    pub const ALL: [Self; 3] = [Self::TensorOp, Self::Compute, Self::Collectives];
+
+    /// The type with this ABI value, if there is one.
+    #[must_use]
+    pub const fn from_raw(raw: u32) -> Option<Self> {
+        match raw {
+            0 => Some(Self::TensorOp),
+            1 => Some(Self::Compute),
+            2 => Some(Self::Collectives),
+            _ => None,
+        }
+    }
+
+    /// Number of queues that one logical core has of this type.
+    #[must_use]
+    pub const fn queues(self) -> u8 {
+        match self {
+            Self::TensorOp => 2,
+            Self::Compute | Self::Collectives => 1,
+        }
+    }
+
+    /// The name used in messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TensorOp => "tensor-op",
+            Self::Compute => "compute",
+            Self::Collectives => "collectives",
+        }
+    }
+}
+
+/// One queue of one logical core: type, queue index and virtual core in 16 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct XuId(u16);
+
+impl XuId {
+    /// Packs an id; `None` when this type has no such queue.
+    #[must_use]
+    pub const fn new(xu_type: XuType, queue: u8, vnc: u8) -> Option<Self> {
+        if queue < xu_type.queues() {
+            Some(Self(
+                xu_type as u16 | (queue as u16) << 4 | (vnc as u16) << 8,
+            ))
+        } else {
+            None
+        }
+    }
+
+    /// An id as found in memory; it may name a type or queue that does not exist.
+    #[must_use]
+    pub const fn from_raw(raw: u16) -> Self {
+        Self(raw)
+    }
+
+    /// The 16 bits.
+    #[must_use]
+    pub const fn raw(self) -> u16 {
+        self.0
+    }
+
+    /// The type in bits 3:0, unless it is unknown.
+    #[must_use]
+    pub const fn xu_type(self) -> Option<XuType> {
+        XuType::from_raw((self.0 & 0xF) as u32)
+    }
+
+    /// The queue index in bits 7:4.
+    #[must_use]
+    pub const fn queue(self) -> u8 {
+        (self.0 >> 4 & 0xF) as u8
+    }
+
+    /// The virtual core in bits 15:8.
+    #[must_use]
+    pub const fn vnc(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+}
+
+impl fmt::Debug for XuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "XuId({:#06x})", self.0)
+    }
+}
+
+/// `core 3 compute`, `core 0 tensor-op queue 1`.
+impl fmt::Display for XuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.xu_type() {
+            Some(xu_type) if xu_type.queues() == 1 => {
+                write!(f, "core {} {}", self.vnc(), xu_type.name())
+            }
+            Some(xu_type) => {
+                write!(
+                    f,
+                    "core {} {} queue {}",
+                    self.vnc(),
+                    xu_type.name(),
+                    self.queue()
+                )
+            }
+            None => write!(f, "unknown unit {:#06x}", self.0),
+        }
+    }
+}
+
+/// A position in one queue's order of submission: a clean 48-bit counter.
+///
+/// Queues start at [`Cursor::FIRST`]; number 0 means "nothing yet".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Cursor(u64);
+
+impl Cursor {
+    /// Before the first request: what a fresh queue reports as last completed.
+    pub const NONE: Self = Self(0);
+    /// The first request of a queue.
+    pub const FIRST: Self = Self(1);
+    /// The largest number that is ever issued.
+    pub const LAST: Self = Self(0xFFFF_FFFF_FFFE);
+
+    const MASK: u64 = (1 << SeqId::NUM_BITS) - 1;
+
+    /// A cursor, or `None` when `raw` does not fit 48 bits.
+    #[must_use]
+    pub const fn new(raw: u64) -> Option<Self> {
+        if raw <= Self::MASK {
+            Some(Self(raw))
+        } else {
+            None
+        }
+    }
+
+    /// The counter.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The next position. After [`Cursor::LAST`] comes the end marker, which is never issued.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self((self.0 + 1) & Self::MASK)
+    }
+
+    /// The position before this one; [`Cursor::NONE`] stays where it is.
+    #[must_use]
+    pub const fn prev(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+/// A place in one queue's order of submission, with the queue's id.
+///
+/// Sequences of different queues do not compare, so there is no `Ord`: ask [`SeqId::is_done_at`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct SeqId(u64);
+
+impl SeqId {
+    const NUM_BITS: u32 = 48;
+
+    /// The sequence of `cursor` on queue `xu`.
+    #[must_use]
+    pub const fn new(xu: XuId, cursor: Cursor) -> Self {
+        Self(cursor.0 | (xu.0 as u64) << Self::NUM_BITS)
+    }
+
+    /// A sequence as an application hands it in: any 64 bits.
+    #[must_use]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The 64 bits.
+    #[must_use]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The owning queue.
+    #[must_use]
+    pub const fn xu(self) -> XuId {
+        XuId((self.0 >> Self::NUM_BITS) as u16)
+    }
+
+    /// The number within the queue.
+    #[must_use]
+    pub const fn cursor(self) -> Cursor {
+        Cursor(self.0 & Cursor::MASK)
+    }
+
+    /// Whether this request is complete once `last_completed` is; `None` for another queue.
+    ///
+    /// ```
+    /// use xu_abi::{Cursor, SeqId, XuId, XuType};
+    /// let queue = XuId::new(XuType::Compute, 0, 0).unwrap();
+    /// let other = XuId::new(XuType::Compute, 0, 1).unwrap();
+    /// let (first, second) = (SeqId::new(queue, Cursor::FIRST), SeqId::new(queue, Cursor::FIRST.next()));
+    /// assert_eq!(first.is_done_at(second), Some(true));
+    /// assert_eq!(second.is_done_at(first), Some(false));
+    /// assert_eq!(first.is_done_at(SeqId::new(other, Cursor::FIRST)), None);
+    /// ```
+    #[must_use]
+    pub const fn is_done_at(self, last_completed: Self) -> Option<bool> {
+        if self.xu().0 == last_completed.xu().0 {
+            Some(self.cursor().0 <= last_completed.cursor().0)
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Debug for SeqId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SeqId({:#06x}:{})", self.xu().0, self.cursor().0)
+    }
+}
+
+/// `core 3 compute #17`.
+impl fmt::Display for SeqId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} #{}", self.xu(), self.cursor().0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vnc_is_the_high_byte_of_a_sequence() {
+        let xu = XuId::new(XuType::TensorOp, 1, 0xAB).unwrap();
+        assert_eq!(xu.raw(), 0xAB10);
+        let seq = SeqId::new(xu, Cursor::LAST);
+        assert_eq!(seq.raw() >> 56, 0xAB);
+        assert_eq!((seq.xu(), seq.cursor()), (xu, Cursor::LAST));
+    }
+
+    #[test]
+    fn queues_that_do_not_exist_are_refused() {
+        assert_eq!(XuId::new(XuType::Compute, 1, 0), None);
+        assert_eq!(XuId::new(XuType::TensorOp, 2, 0), None);
+        assert_eq!(XuId::from_raw(0x000F).xu_type(), None);
+        assert_eq!(Cursor::new(1 << 48), None);
+    }
+}
