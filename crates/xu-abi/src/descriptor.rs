@@ -17,6 +17,9 @@ pub const MAX_TRANSFER: u32 = 0x1_0000;
 /// `meta_ctrl` of a plain copy's source descriptor.
 pub const META_PLAIN_COPY: u32 = 0x0108_0003;
 
+/// Bit of `meta_ctrl` that holds the next descriptor back until this one's bytes have arrived.
+pub const META_WRITE_BARRIER: u32 = 1 << 26;
+
 const LENGTH: u32 = 0xFFFF;
 const RING_ID_SHIFT: u32 = 24;
 const FIRST: u32 = 1 << 26;
@@ -130,6 +133,15 @@ impl CopyPair {
                 buf_ptr: U64::new(to.get()),
             },
         })
+    }
+
+    /// The same copy, whose bytes arrive before the next descriptor is executed.
+    ///
+    /// The last data pair before a completion marker needs it.
+    #[must_use]
+    pub fn with_write_barrier(mut self) -> Self {
+        self.tx.meta_ctrl = U32::new(self.tx.meta_ctrl.get() | META_WRITE_BARRIER);
+        self
     }
 }
 

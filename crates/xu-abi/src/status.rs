@@ -4,8 +4,8 @@
 
 use core::fmt;
 
-/// A status as it crosses the C ABI: an `int` whose unknown values survive.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// A status as it crosses the C ABI: an `int` whose unknown values survive. The default is success.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Status(i32);
 

@@ -1,0 +1,392 @@
+//! Every interleaving of small runs of the ring, and the proof that each ordering is needed.
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg loom" cargo test -p xu-ring --profile loom --test loom
+//! ```
+//!
+//! A test of `models` explores all runs of one scenario. A test of `mutants` starts this program again with one fault seeded,
+//! and demands that the named scenario notices. Threads try a bounded number of times instead of spinning, which keeps
+//! the number of runs small; what is left is finished on one thread, and counted.
+#![cfg(loom)]
+
+use std::sync::atomic::AtomicUsize as Count;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loom::cell::UnsafeCell;
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use xu_abi::{Cursor, SeqId, XuId};
+use xu_ring::{
+    Ends, InstallError, Observer, PeekError, Popped, SubmitError, Submitter, Waiter, Worker,
+};
+
+const XU: XuId = XuId::from_raw(0x0301);
+
+/// Names the fault to seed: read by the ring, and by [`pop`] for the one fault that a caller can have.
+const MUTANT: &str = "XU_RING_MUTANT";
+const POP_WITHOUT_LOCK: &str = "pop-without-lock";
+
+fn ring<T: Send>(capacity: u64) -> Ends<T> {
+    xu_ring::ring(XU, capacity).expect("a few slots")
+}
+
+fn seq(number: u64) -> SeqId {
+    SeqId::new(XU, Cursor::new(number).expect("48 bits"))
+}
+
+/// Runs `model` in every interleaving with at most `preemptions` preemptions (`None`: all there are).
+///
+/// A model that has shrunk proves less than it says: there must be `at_least` so many runs.
+fn explore(name: &str, preemptions: Option<usize>, at_least: usize, model: fn()) {
+    let runs = std::sync::Arc::new(Count::new(0));
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.max_branches = 10_000;
+    let counter = runs.clone();
+    builder.check(move || {
+        counter.fetch_add(1, Relaxed);
+        model();
+    });
+    let runs = runs.load(Relaxed);
+    println!("{name}: {runs} executions, preemption bound {preemptions:?}");
+    assert!(runs >= at_least, "{name} has shrunk to {runs} executions");
+}
+
+/// Submits and triggers the next request, whose payload is its number. `false`: the ring is full.
+fn submit(submitter: &mut Submitter<u64>) -> bool {
+    let number = submitter.last_submitted().cursor().get() + 1;
+    match submitter.submit(Box::new(number)) {
+        Ok(submitted) => {
+            assert_eq!(submitted, seq(number));
+            assert_eq!(submitter.trigger_next(), Ok(seq(number)));
+            true
+        }
+        Err(SubmitError::Full { item, .. }) => {
+            assert_eq!(*item, number);
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Takes and pops the current request, under the lock if there is one. `None`: there is no request.
+fn pop(worker: &mut Worker<u64>, mark_comp_lock: Option<&Mutex<()>>) -> Option<Popped<u64>> {
+    let number = worker.last_completed().cursor().get() + 1;
+    match worker.peek() {
+        Ok(mut current) => {
+            assert_eq!(current.seq(), seq(number));
+            assert_eq!(current.item(), Some(&mut number.clone()));
+        }
+        Err(PeekError::Empty) => return None,
+        Err(error) => panic!("{error}"),
+    }
+    // Every other payload stays in the slot until the pop.
+    let taken = if number % 2 == 0 {
+        worker.take().expect("it is current")
+    } else {
+        None
+    };
+    let lock = mark_comp_lock.filter(|_| std::env::var(MUTANT).as_deref() != Ok(POP_WITHOUT_LOCK));
+    let guard = lock.map(|lock| lock.lock().expect("nobody panics"));
+    let popped = worker.pop().expect("it is current");
+    drop(guard);
+    assert_eq!(popped.seq, seq(number));
+    let item = taken.or_else(|| popped.item.as_ref().map(|item| Box::new(**item)));
+    assert_eq!(item.as_deref(), Some(&number));
+    Some(popped)
+}
+
+/// After a run: everything submitted comes out, and a fresh lap of the ring ends exactly at its capacity.
+fn finish(mut submitter: Submitter<u64>, mut worker: Worker<u64>) {
+    while pop(&mut worker, None).is_some() {}
+    assert_eq!(worker.last_completed(), submitter.last_submitted());
+    assert!(submitter.is_idle());
+    for depth in 0..submitter.capacity() {
+        assert_eq!(submitter.depth(), depth);
+        assert!(submit(&mut submitter));
+    }
+    assert!(!submit(&mut submitter));
+    for _ in 0..submitter.capacity() {
+        assert!(pop(&mut worker, None).is_some());
+    }
+    assert!(pop(&mut worker, None).is_none());
+}
+
+/// A submitter and a worker, `attempts` tries each.
+fn two(capacity: u64, attempts: u64) {
+    let (mut submitter, mut worker, _) = ring(capacity);
+    let producer = thread::spawn(move || {
+        for _ in 0..attempts {
+            submit(&mut submitter);
+        }
+        submitter
+    });
+    for _ in 0..attempts {
+        pop(&mut worker, None);
+    }
+    finish(producer.join().expect("no panic"), worker);
+}
+
+/// As [`two`], and a third thread that waits for request 1 once it sees that it is submitted.
+fn three(capacity: u64, attempts: u64) {
+    const EFD: i32 = 7;
+    let (mut submitter, mut worker, observer) = ring(capacity);
+    let mark_comp_lock = Arc::new(Mutex::new(()));
+    let producer = thread::spawn(move || {
+        for _ in 0..attempts {
+            submit(&mut submitter);
+        }
+        submitter
+    });
+    let waiting = thread::spawn({
+        let mark_comp_lock = mark_comp_lock.clone();
+        move || {
+            install(
+                &observer,
+                &mark_comp_lock,
+                Waiter::one_shot(EFD).expect("not negative"),
+            )
+        }
+    });
+    let mut signals = 0;
+    let mut signal = |popped: Option<Popped<u64>>| {
+        if let Some(waiter) = popped.as_ref().and_then(|popped| popped.waiter) {
+            assert_eq!(waiter.efd(), EFD);
+            assert_eq!(popped.map(|popped| popped.seq), Some(seq(1)));
+            signals += 1;
+        }
+    };
+    for _ in 0..attempts {
+        signal(pop(&mut worker, Some(&mark_comp_lock)));
+    }
+    let is_installed = waiting.join().expect("no panic");
+    let submitter = producer.join().expect("no panic");
+    // Request 1 is popped last of all, if the worker never saw it.
+    signal(pop(&mut worker, Some(&mark_comp_lock)));
+    assert_eq!(
+        signals,
+        usize::from(is_installed),
+        "a lost or an invented signal"
+    );
+    finish(submitter, worker);
+}
+
+/// Installs a waiter for request 1; `false` when it is complete, or not submitted yet.
+fn install(observer: &Observer<u64>, mark_comp_lock: &Mutex<()>, waiter: Waiter) -> bool {
+    let _guard = mark_comp_lock.lock().expect("nobody panics");
+    match observer.install_waiter(seq(1), waiter) {
+        Ok(None) => true,
+        Err(InstallError::Completed { .. } | InstallError::NeverIssued(_)) => false,
+        Ok(Some(other)) => panic!("{other:?} is not ours"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+mod models {
+    use super::*;
+
+    #[test]
+    fn two_cap1_n2() {
+        explore("two(1,2)", None, 20, || two(1, 2));
+    }
+
+    #[test]
+    fn two_cap3_n4() {
+        explore("two(3,4)", None, 1_000, || two(3, 4));
+    }
+
+    #[test]
+    fn three_cap1_n2() {
+        explore("three(1,2)", None, 1_000, || three(1, 2));
+    }
+
+    #[test]
+    fn three_cap2_n3() {
+        explore("three(2,3)", None, 1_000, || three(2, 3));
+    }
+
+    /// Two looks at the cursors of a running ring: in order, never backwards.
+    #[test]
+    fn snapshot() {
+        explore("snapshot", None, 1_000, || {
+            let (mut submitter, mut worker, observer) = ring(2);
+            let producer = thread::spawn(move || {
+                for _ in 0..2 {
+                    submit(&mut submitter);
+                }
+                submitter
+            });
+            let watcher = thread::spawn(move || {
+                let first = observer.snapshot();
+                let second = observer.snapshot();
+                for view in [first, second] {
+                    assert!(view.completed <= view.triggered, "{view:?}");
+                    assert!(view.triggered <= view.submitted, "{view:?}");
+                }
+                assert!(first.completed <= second.completed);
+                assert!(first.triggered <= second.triggered);
+                assert!(first.submitted <= second.submitted);
+            });
+            for _ in 0..2 {
+                pop(&mut worker, None);
+            }
+            watcher.join().expect("no panic");
+            finish(producer.join().expect("no panic"), worker);
+        });
+    }
+
+    /// Who sees the completion sees the status that was written before it.
+    #[test]
+    fn status_before_completion() {
+        explore("status", None, 10, || {
+            let (mut submitter, mut worker, observer) = ring(1);
+            let status = Arc::new(UnsafeCell::new(-1));
+            assert!(submit(&mut submitter));
+            let watcher = thread::spawn({
+                let status = status.clone();
+                move || {
+                    let by_sequence = observer.is_completed(seq(1)).expect("it was issued");
+                    if by_sequence || observer.last_completed() == seq(1) {
+                        // SAFETY: the worker is done with it, which is what this model shows.
+                        assert_eq!(status.with(|status| unsafe { *status }), 0);
+                    }
+                }
+            });
+            // SAFETY: nobody reads it before request 1 is complete.
+            status.with_mut(|status| unsafe { *status = 0 });
+            assert!(pop(&mut worker, None).is_some());
+            watcher.join().expect("no panic");
+        });
+    }
+
+    /// Two requests triggered with one store, and one more as soon as there is room.
+    #[test]
+    fn trigger_all() {
+        explore("trigger_all", None, 10, || {
+            let (mut submitter, mut worker, _) = ring(2);
+            let producer = thread::spawn(move || {
+                for number in 1..=2 {
+                    assert_eq!(submitter.submit(Box::new(number)).ok(), Some(seq(number)));
+                }
+                assert_eq!(submitter.peek_next_trigger().expect("held back").item(), &1);
+                assert_eq!(submitter.trigger_all(), Ok(2));
+                submit(&mut submitter);
+                submitter
+            });
+            for _ in 0..2 {
+                pop(&mut worker, None);
+            }
+            finish(producer.join().expect("no panic"), worker);
+        });
+    }
+
+    /// Whichever end goes last drops what is left, once.
+    #[test]
+    fn any_end_goes_last() {
+        struct Payload(std::sync::Arc<Count>);
+        impl Drop for Payload {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Relaxed);
+            }
+        }
+        explore("any_end_goes_last", None, 50, || {
+            let drops = std::sync::Arc::new(Count::new(0));
+            let (mut submitter, mut worker, observer) = ring(3);
+            let producer = thread::spawn({
+                let drops = drops.clone();
+                move || {
+                    for _ in 0..2 {
+                        submitter
+                            .submit(Box::new(Payload(drops.clone())))
+                            .expect("room for three");
+                    }
+                    submitter.trigger_next().expect("two are held back");
+                }
+            });
+            let consumer = thread::spawn(move || {
+                if let Ok(popped) = worker.pop() {
+                    drop(popped.item);
+                }
+            });
+            drop(observer);
+            producer.join().expect("no panic");
+            consumer.join().expect("no panic");
+            assert_eq!(drops.load(Relaxed), 2);
+        });
+    }
+}
+
+/// Each fault must be noticed by each model that is named for it.
+mod mutants {
+    use super::*;
+    use xu_ring::Mutant;
+
+    fn assert_killed(mutant: &str, model: &str) {
+        let program = std::env::current_exe().expect("this program");
+        let output = std::process::Command::new(program)
+            .args(["--exact", model, "--test-threads=1"])
+            .env(MUTANT, mutant)
+            .output()
+            .expect("it starts again");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            text.contains("running 1 test"),
+            "there is no model {model}: {text}"
+        );
+        // A panic, or an abort by a panic during a panic.
+        assert!(
+            !output.status.success(),
+            "{mutant} survives {model}: {text}"
+        );
+    }
+
+    macro_rules! killed {
+        ($($name:ident: $mutant:ident by $($model:ident),+;)*) => {
+            const LISTED: &[Mutant] = &[$(Mutant::$mutant),*];
+
+            $(#[test]
+            fn $name() {
+                $(assert_killed(
+                    Mutant::$mutant.name(),
+                    concat!("models::", stringify!($model)),
+                );)+
+            })*
+        };
+    }
+
+    killed! {
+        submitted_store: SubmittedStore by three_cap1_n2, three_cap2_n3;
+        submitted_load: SubmittedLoad by three_cap1_n2, three_cap2_n3;
+        triggered_store: TriggeredStore by two_cap1_n2, two_cap3_n4, snapshot, trigger_all;
+        triggered_load_by_worker: TriggeredLoadByWorker by two_cap1_n2, two_cap3_n4, trigger_all;
+        triggered_load_by_observer: TriggeredLoadByObserver by snapshot;
+        completed_store: CompletedStore by two_cap1_n2, two_cap3_n4, status_before_completion;
+        completed_load_by_submitter: CompletedLoadBySubmitter by two_cap1_n2, two_cap3_n4, trigger_all;
+        completed_load_by_observer: CompletedLoadByObserver by snapshot, status_before_completion;
+        share_release: ShareRelease by any_end_goes_last;
+        share_acquire: ShareAcquire by any_end_goes_last;
+        publish_before_body: PublishBeforeBody by three_cap1_n2, three_cap2_n3;
+        capture_after_pop: CaptureAfterPop by three_cap1_n2;
+        full_off_by_one: FullOffByOne by two_cap1_n2, two_cap3_n4, three_cap1_n2, trigger_all;
+        waiter_not_reset: WaiterNotReset by three_cap1_n2;
+        snapshot_backwards: SnapshotBackwards by snapshot;
+    }
+
+    #[test]
+    fn every_mutant_is_listed() {
+        assert_eq!(LISTED, Mutant::ALL);
+    }
+
+    /// The one fault that is the caller's: without `mark_comp_lock` a waiter can be forgotten.
+    #[test]
+    fn pop_without_lock() {
+        assert_killed(POP_WITHOUT_LOCK, "models::three_cap1_n2");
+    }
+
+    /// No fault, no failure: otherwise a kill would prove nothing.
+    #[test]
+    #[should_panic(expected = "survives")]
+    fn no_mutant() {
+        assert_killed("none", "models::two_cap1_n2");
+    }
+}

@@ -1,0 +1,231 @@
+//! An execution unit as its worker sees it: one step at a time, never blocking.
+//!
+//! Driven by [`WorkerThread`](crate::WorkerThread). Spec `xu.md` section 4, step:
+//!
+//! ```text
+//!  peek -> begin once -> progress -> (Continue: return)
+//!       -> finish: free what the request held
+//!       -> take one work count -> write the status -> pop -> notify
+//! ```
+//!
+//! An engine that panics degrades its unit; its queued requests complete with an error.
+
+use crate::completion::Notifier;
+use crate::engine::{Engine, Progress};
+use crate::health::{Cause, Health};
+use crate::unit::{Request, Shared};
+use core::fmt;
+use core::sync::atomic::Ordering;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use xu_abi::{SeqId, Status, XuId};
+use xu_ring::{PeekError, Worker};
+
+/// What a step left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing is queued.
+    Idle,
+    /// The request at the head still runs.
+    InFlight,
+    /// A request completed; there may be more.
+    Completed,
+    /// The ring or its accounting is broken: this unit must not be stepped again.
+    Broken,
+}
+
+/// A unit's worker half, whatever its engine.
+pub trait Runner: Send + fmt::Debug {
+    /// Looks at the request at the head of the queue, once.
+    fn step(&mut self) -> Step;
+
+    /// Readable while a request is accepted and not complete.
+    fn work(&self) -> BorrowedFd<'_>;
+}
+
+/// The worker's half of a unit. Made by [`Unit::new`](crate::Unit::new).
+pub struct UnitRunner<E: Engine> {
+    xu: XuId,
+    engine: E,
+    ring: Worker<Request<E::Item>>,
+    shared: Arc<Shared>,
+    /// Whether the request at the head has begun.
+    begun: bool,
+}
+
+impl<E: Engine> UnitRunner<E> {
+    pub(crate) fn new(
+        xu: XuId,
+        engine: E,
+        ring: Worker<Request<E::Item>>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self { xu, engine, ring, shared, begun: false }
+    }
+
+    fn look(&mut self) -> Result<Look, PeekError> {
+        let degraded = self.shared.health.get() == Health::Degraded;
+        let mut current = self.ring.peek()?;
+        let seq = current.seq();
+        let Some(request) = current.item() else {
+            return Ok(Look::Finished(seq, Status::FAILURE));
+        };
+        if degraded {
+            return Ok(Look::Finished(seq, Status::EXEC_UNIT_UNRECOVERABLE));
+        }
+        let engine = &mut self.engine;
+        let begun = core::mem::replace(&mut self.begun, true);
+        let progress = catch_unwind(AssertUnwindSafe(|| match request {
+            Request::Stop(_) => match engine.quiesce() {
+                Ok(()) => Progress::Done(Status::SUCCESS),
+                Err(cause) => Progress::Fatal(cause),
+            },
+            Request::Execute(item) => {
+                if !begun {
+                    engine.begin(item);
+                }
+                engine.progress(item)
+            }
+        }));
+        Ok(match progress {
+            Ok(Progress::Continue) => Look::InFlight,
+            Ok(Progress::Done(status)) => Look::Finished(seq, status),
+            Ok(Progress::Fatal(cause)) => Look::Fatal(seq, cause),
+            Err(panic) => Look::Fatal(seq, panicked(panic.as_ref())),
+        })
+    }
+
+    /// Steps 5 and 6: the consumer frees, then the completion becomes visible, then the caller is told.
+    fn complete(&mut self, seq: SeqId, status: Status) -> Step {
+        self.begun = false;
+        let request = match self.ring.take() {
+            Ok(Some(request)) => request,
+            Ok(None) => return self.broken(seq, "the slot at the head holds no request".into()),
+            Err(error) => return self.broken(seq, error.to_string()),
+        };
+        let engine = &mut self.engine;
+        let settled = match *request {
+            Request::Stop(notifier) => Settled::Stop(notifier),
+            Request::Execute(item) => {
+                match catch_unwind(AssertUnwindSafe(|| engine.finish(item, status))) {
+                    Ok((notifier, outcome)) => Settled::Execute(notifier, outcome),
+                    Err(panic) => {
+                        self.shared.health.degrade(Cause {
+                            seq: Some(seq),
+                            ..panicked(panic.as_ref())
+                        });
+                        Settled::Nothing
+                    }
+                }
+            }
+        };
+        if let Err(error) = self.shared.work.take() {
+            return self.broken(seq, format!("no work count for a completed request: {error}"));
+        }
+        settled.write_status(status);
+        if let Err(error) = self.pop() {
+            return self.broken(seq, error.to_string());
+        }
+        self.shared.room.released();
+        settled.notify(status);
+        Step::Completed
+    }
+
+    /// Makes the completion visible. The lock keeps a waiter's descriptor from being installed half-way.
+    fn pop(&mut self) -> Result<(), PeekError> {
+        let _mark_comp = self.shared.mark_comp.lock();
+        self.ring.pop().map(drop)
+    }
+
+    fn broken(&mut self, seq: SeqId, text: String) -> Step {
+        self.abandon(Cause { status: Status::FAILURE, seq: Some(seq), text })
+    }
+
+    /// Accounting is broken and nothing here can be trusted to pair again: degrade, and complete what is
+    /// queued as lost, so that nobody waits for it.
+    fn abandon(&mut self, cause: Cause) -> Step {
+        self.shared.health.degrade(cause);
+        while self.ring.peek().is_ok() {
+            // Dropping the request drops its notifier.
+            drop(self.ring.take());
+            if self.pop().is_err() {
+                break;
+            }
+        }
+        // PAIRS: with the acquire load in `Unit::is_drained`.
+        self.shared.abandoned.store(true, Ordering::Release);
+        self.shared.room.released();
+        Step::Broken
+    }
+}
+
+enum Look {
+    InFlight,
+    Finished(SeqId, Status),
+    Fatal(SeqId, Cause),
+}
+
+/// A finished request, its resources given up, its caller not told yet.
+enum Settled<O> {
+    Execute(Notifier<O>, O),
+    Stop(Notifier<Status>),
+    Nothing,
+}
+
+impl<O> Settled<O> {
+    fn write_status(&self, status: Status) {
+        match self {
+            Self::Execute(notifier, _) => notifier.write_status(status),
+            Self::Stop(notifier) => notifier.write_status(status),
+            Self::Nothing => {}
+        }
+    }
+
+    fn notify(self, status: Status) {
+        match self {
+            Self::Execute(notifier, outcome) => notifier.notify(outcome),
+            Self::Stop(notifier) => notifier.notify(status),
+            Self::Nothing => {}
+        }
+    }
+}
+
+impl<E: Engine> Runner for UnitRunner<E> {
+    fn step(&mut self) -> Step {
+        match self.look() {
+            Err(PeekError::Empty) => Step::Idle,
+            Err(corrupt) => {
+                let text = corrupt.to_string();
+                self.abandon(Cause { status: Status::FAILURE, seq: None, text })
+            }
+            Ok(Look::InFlight) => Step::InFlight,
+            Ok(Look::Finished(seq, status)) => self.complete(seq, status),
+            Ok(Look::Fatal(seq, cause)) => {
+                let status = cause.status;
+                // Degraded before the completion is visible: whoever sees the status also sees the health.
+                self.shared.health.degrade(Cause { seq: Some(seq), ..cause });
+                self.complete(seq, status)
+            }
+        }
+    }
+
+    fn work(&self) -> BorrowedFd<'_> {
+        self.shared.work.as_fd()
+    }
+}
+
+impl<E: Engine> fmt::Debug for UnitRunner<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnitRunner").field("xu", &self.xu).finish_non_exhaustive()
+    }
+}
+
+fn panicked(payload: &(dyn core::any::Any + Send)) -> Cause {
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".into());
+    Cause { status: Status::FAILURE, seq: None, text: format!("the engine panicked: {text}") }
+}
