@@ -26,7 +26,12 @@ pub fn completion<T>() -> (Notifier<T>, Completion<T>) {
         state: Mutex::new(State::Pending(None)),
         done: Condvar::new(),
     });
-    (Notifier { cell: Some(Arc::clone(&cell)) }, Completion { cell })
+    (
+        Notifier {
+            cell: Some(Arc::clone(&cell)),
+        },
+        Completion { cell },
+    )
 }
 
 /// Stands in the status cell until the worker writes; no status has this value.
@@ -196,7 +201,9 @@ impl<T> Future for Completion<T> {
         let State::Pending(stored) = &mut *state else {
             return Poll::Pending;
         };
-        let unchanged = stored.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let unchanged = stored
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()));
         if unchanged {
             return Poll::Pending;
         }
@@ -219,6 +226,8 @@ impl<T> Future for Completion<T> {
 
 impl<T> fmt::Debug for Completion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Completion").field("status", &self.status()).finish_non_exhaustive()
+        f.debug_struct("Completion")
+            .field("status", &self.status())
+            .finish_non_exhaustive()
     }
 }

@@ -40,7 +40,10 @@ pub struct StageError {
 impl StageError {
     /// An error with this status; the text is that of `cause`.
     pub fn new(status: Status, cause: impl core::fmt::Display) -> Self {
-        Self { status, text: cause.to_string() }
+        Self {
+            status,
+            text: cause.to_string(),
+        }
     }
 }
 
@@ -67,7 +70,11 @@ pub trait Engine: Send {
     ///
     /// Called once per request, whether it ran or not, before its completion becomes visible.
     /// What the device may still touch must be kept, not freed: the unit is degraded then.
-    fn finish(&mut self, item: Self::Item, status: Status) -> (Notifier<Self::Outcome>, Self::Outcome);
+    fn finish(
+        &mut self,
+        item: Self::Item,
+        status: Status,
+    ) -> (Notifier<Self::Outcome>, Self::Outcome);
 }
 
 /// What one look found.

@@ -58,7 +58,10 @@ impl StopLatch {
     /// # Errors
     /// What the operating system says, usually that descriptors ran out.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?))
+        Ok(Self(EventFd::from_value_and_flags(
+            0,
+            EfdFlags::EFD_CLOEXEC,
+        )?))
     }
 
     /// Sets the latch.

@@ -58,7 +58,10 @@ pub(crate) struct HealthCell {
 
 impl HealthCell {
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU32::new(Health::Healthy as u32), cause: Mutex::new(None) }
+        Self {
+            state: AtomicU32::new(Health::Healthy as u32),
+            cause: Mutex::new(None),
+        }
     }
 
     pub(crate) fn get(&self) -> Health {
@@ -97,7 +100,11 @@ mod tests {
     #[test]
     fn health_only_gets_worse_and_keeps_its_first_cause() {
         let health = HealthCell::new();
-        let cause = |text: &str| Cause { status: Status::TIMEOUT, seq: None, text: text.into() };
+        let cause = |text: &str| Cause {
+            status: Status::TIMEOUT,
+            seq: None,
+            text: text.into(),
+        };
         health.degrade(cause("first"));
         health.close();
         health.degrade(cause("second"));

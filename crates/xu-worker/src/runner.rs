@@ -61,7 +61,13 @@ impl<E: Engine> UnitRunner<E> {
         ring: Worker<Request<E::Item>>,
         shared: Arc<Shared>,
     ) -> Self {
-        Self { xu, engine, ring, shared, begun: false }
+        Self {
+            xu,
+            engine,
+            ring,
+            shared,
+            begun: false,
+        }
     }
 
     fn look(&mut self) -> Result<Look, PeekError> {
@@ -121,7 +127,10 @@ impl<E: Engine> UnitRunner<E> {
             }
         };
         if let Err(error) = self.shared.work.take() {
-            return self.broken(seq, format!("no work count for a completed request: {error}"));
+            return self.broken(
+                seq,
+                format!("no work count for a completed request: {error}"),
+            );
         }
         settled.write_status(status);
         if let Err(error) = self.pop() {
@@ -139,7 +148,11 @@ impl<E: Engine> UnitRunner<E> {
     }
 
     fn broken(&mut self, seq: SeqId, text: String) -> Step {
-        self.abandon(Cause { status: Status::FAILURE, seq: Some(seq), text })
+        self.abandon(Cause {
+            status: Status::FAILURE,
+            seq: Some(seq),
+            text,
+        })
     }
 
     /// Accounting is broken and nothing here can be trusted to pair again: degrade, and complete what is
@@ -197,14 +210,21 @@ impl<E: Engine> Runner for UnitRunner<E> {
             Err(PeekError::Empty) => Step::Idle,
             Err(corrupt) => {
                 let text = corrupt.to_string();
-                self.abandon(Cause { status: Status::FAILURE, seq: None, text })
+                self.abandon(Cause {
+                    status: Status::FAILURE,
+                    seq: None,
+                    text,
+                })
             }
             Ok(Look::InFlight) => Step::InFlight,
             Ok(Look::Finished(seq, status)) => self.complete(seq, status),
             Ok(Look::Fatal(seq, cause)) => {
                 let status = cause.status;
                 // Degraded before the completion is visible: whoever sees the status also sees the health.
-                self.shared.health.degrade(Cause { seq: Some(seq), ..cause });
+                self.shared.health.degrade(Cause {
+                    seq: Some(seq),
+                    ..cause
+                });
                 self.complete(seq, status)
             }
         }
@@ -217,7 +237,9 @@ impl<E: Engine> Runner for UnitRunner<E> {
 
 impl<E: Engine> fmt::Debug for UnitRunner<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnitRunner").field("xu", &self.xu).finish_non_exhaustive()
+        f.debug_struct("UnitRunner")
+            .field("xu", &self.xu)
+            .finish_non_exhaustive()
     }
 }
 
@@ -227,5 +249,9 @@ fn panicked(payload: &(dyn core::any::Any + Send)) -> Cause {
         .map(ToString::to_string)
         .or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "without a message".into());
-    Cause { status: Status::FAILURE, seq: None, text: format!("the engine panicked: {text}") }
+    Cause {
+        status: Status::FAILURE,
+        seq: None,
+        text: format!("the engine panicked: {text}"),
+    }
 }

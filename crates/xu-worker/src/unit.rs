@@ -178,9 +178,22 @@ impl<S: Stage> Unit<S> {
             abandoned: AtomicBool::new(false),
             mark_comp: Mutex::new(()),
         });
-        let producer = Producer { stage, ring: submitter, quarantine: Vec::new() };
+        let producer = Producer {
+            stage,
+            ring: submitter,
+            quarantine: Vec::new(),
+        };
         let runner = UnitRunner::new(xu, engine, consumer, Arc::clone(&shared));
-        Ok((Self { xu, limit, producer: Mutex::new(producer), observer, shared }, runner))
+        Ok((
+            Self {
+                xu,
+                limit,
+                producer: Mutex::new(producer),
+                observer,
+                shared,
+            },
+            runner,
+        ))
     }
 
     /// Which queue this is.
@@ -256,7 +269,11 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// The depth when time is up.
     pub fn drain_until(&self, deadline: Instant) -> Result<(), u64> {
-        if self.shared.room.wait_until(Some(deadline), || self.is_drained()) {
+        if self
+            .shared
+            .room
+            .wait_until(Some(deadline), || self.is_drained())
+        {
             Ok(())
         } else {
             Err(self.depth())
@@ -290,7 +307,11 @@ impl<S: Stage> Unit<S> {
         }
         self.shared.room.register(ticket, cx.waker());
         // Look again: a release between the first look and the registration woke nobody.
-        if self.has_room() { Poll::Ready(()) } else { Poll::Pending }
+        if self.has_room() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     }
 
     /// Blocks until a submit would find a free slot or be refused for good; `false` at the deadline.
@@ -316,7 +337,11 @@ impl<S: Stage> Unit<S> {
     fn wake(&self, seq: SeqId) {
         // The request is accepted whatever happens here; a count that cannot be added breaks the pairing.
         if let Err(error) = self.shared.work.add() {
-            self.degrade(Status::FAILURE, Some(seq), format!("cannot wake the worker: {error}"));
+            self.degrade(
+                Status::FAILURE,
+                Some(seq),
+                format!("cannot wake the worker: {error}"),
+            );
         }
     }
 
@@ -327,7 +352,10 @@ impl<S: Stage> Unit<S> {
 
     fn ring_refusal<T>(&self, error: &SubmitError<T>) -> Refusal {
         match error {
-            SubmitError::Full { .. } => Refusal::QueueFull { xu: self.xu, limit: self.limit },
+            SubmitError::Full { .. } => Refusal::QueueFull {
+                xu: self.xu,
+                limit: self.limit,
+            },
             _ => Refusal::Exhausted { xu: self.xu },
         }
     }
@@ -337,18 +365,31 @@ impl<S: Stage> Producer<S> {
     /// The funnel. The caller holds the submit lock, which is what makes it the single producer.
     fn submit(&mut self, mut item: S::Item, unit: &Unit<S>) -> Result<SeqId, Refused<S::Item>> {
         if let Some(reason) = self.gate(unit) {
-            return Err(Refused { reason, item: Some(item) });
+            return Err(Refused {
+                reason,
+                item: Some(item),
+            });
         }
         if let Err(error) = self.stage.prepare(&mut item) {
-            let reason =
-                Refusal::Prepare { xu: unit.xu, status: error.status, text: error.text };
-            return Err(Refused { reason, item: Some(item) });
+            let reason = Refusal::Prepare {
+                xu: unit.xu,
+                status: error.status,
+                text: error.text,
+            };
+            return Err(Refused {
+                reason,
+                item: Some(item),
+            });
         }
         // ---- From here on the device may know. ----
         if let Err(error) = self.stage.commit(&mut item) {
             self.quarantine.push(item);
             unit.degrade(error.status, None, error.text.clone());
-            let reason = Refusal::Commit { xu: unit.xu, status: error.status, text: error.text };
+            let reason = Refusal::Commit {
+                xu: unit.xu,
+                status: error.status,
+                text: error.text,
+            };
             return Err(Refused { reason, item: None });
         }
         match self.ring.submit(Box::new(Request::Execute(item))) {
@@ -372,11 +413,21 @@ impl<S: Stage> Producer<S> {
         let xu = unit.xu;
         let health = unit.health();
         if health == Health::Degraded {
-            let unknown = || Cause { status: Status::FAILURE, seq: None, text: String::new() };
-            return Some(Refusal::Degraded { xu, cause: unit.cause().unwrap_or_else(unknown) });
+            let unknown = || Cause {
+                status: Status::FAILURE,
+                seq: None,
+                text: String::new(),
+            };
+            return Some(Refusal::Degraded {
+                xu,
+                cause: unit.cause().unwrap_or_else(unknown),
+            });
         }
         if self.ring.depth() >= unit.limit {
-            return Some(Refusal::QueueFull { xu, limit: unit.limit });
+            return Some(Refusal::QueueFull {
+                xu,
+                limit: unit.limit,
+            });
         }
         if health == Health::Closing {
             return Some(Refusal::Closing { xu });

@@ -58,7 +58,10 @@ impl WorkerThread {
                 rounds.run()
             })
         })?;
-        Ok(Self { stop, handle: Some(handle) })
+        Ok(Self {
+            stop,
+            handle: Some(handle),
+        })
     }
 
     /// Stops the thread and waits for it. Requests that are still queued stay queued; dropping the returned
@@ -90,8 +93,13 @@ impl Drop for WorkerThread {
 
 impl fmt::Debug for WorkerThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.handle.as_ref().and_then(|handle| handle.thread().name());
-        f.debug_struct("WorkerThread").field("name", &name).finish_non_exhaustive()
+        let name = self
+            .handle
+            .as_ref()
+            .and_then(|handle| handle.thread().name());
+        f.debug_struct("WorkerThread")
+            .field("name", &name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -158,8 +166,13 @@ impl Poller {
 
     /// Lets a unit's descriptor wake this thread, or not.
     fn arm(&self, index: usize, unit: &dyn Runner, armed: bool) -> Result<(), Errno> {
-        let flags = if armed { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
-        self.epoll.modify(unit.work(), &mut EpollEvent::new(flags, index as u64))
+        let flags = if armed {
+            EpollFlags::EPOLLIN
+        } else {
+            EpollFlags::empty()
+        };
+        self.epoll
+            .modify(unit.work(), &mut EpollEvent::new(flags, index as u64))
     }
 
     fn forget(&self, unit: &dyn Runner) -> Result<(), Errno> {
@@ -181,7 +194,15 @@ struct Rounds {
 impl Rounds {
     fn new(units: Vec<Box<dyn Runner>>, poller: Poller, policy: PollPolicy) -> Self {
         let backoff = Backoff::new();
-        Self { units, poller, policy, in_flight: 0, disarmed: 0, broken: 0, backoff }
+        Self {
+            units,
+            poller,
+            policy,
+            in_flight: 0,
+            disarmed: 0,
+            broken: 0,
+            backoff,
+        }
     }
 
     /// Until the stop latch is set. An error of epoll ends the loop: it cannot be repaired here.
@@ -272,7 +293,10 @@ struct Backoff {
 
 impl Backoff {
     fn new() -> Self {
-        Self { since: None, sleep: FIRST_SLEEP }
+        Self {
+            since: None,
+            sleep: FIRST_SLEEP,
+        }
     }
 
     /// How long to sleep; `None` while it is worth looking again at once.

@@ -1,0 +1,483 @@
+//! Units and their worker through the public interface, with an engine that a test can steer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use xu_abi::{Status, XuId, XuType};
+use xu_worker::{
+    Cause, Completion, Engine, Health, Lost, Notifier, PollPolicy, Progress, Refusal, Runner,
+    Stage, StageError, Step, Unit, UnitRunner, WorkerThread, completion,
+};
+
+/// What a test decides and observes.
+#[derive(Default)]
+struct Controls {
+    /// What `progress` answers next; `Continue` when empty.
+    answers: Vec<Progress>,
+    prepare: Option<StageError>,
+    commit: Option<StageError>,
+    panics: Option<&'static str>,
+    /// Runs once on the worker's thread.
+    probe: Option<Box<dyn FnOnce() + Send>>,
+    begun: usize,
+    finished: Vec<(u32, Status)>,
+    log: Vec<&'static str>,
+}
+
+type Shared = Arc<Mutex<Controls>>;
+
+#[derive(Debug)]
+struct Request {
+    id: u32,
+    notifier: Notifier<u32>,
+}
+
+struct Steered(Shared);
+
+impl Steered {
+    fn with<T>(&self, look: impl FnOnce(&mut Controls) -> T) -> T {
+        look(
+            &mut self
+                .0
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        )
+    }
+}
+
+impl Stage for Steered {
+    type Item = Request;
+
+    fn prepare(&mut self, _: &mut Request) -> Result<(), StageError> {
+        self.with(|controls| {
+            controls.log.push("prepare");
+            controls.prepare.take().map_or(Ok(()), Err)
+        })
+    }
+
+    fn commit(&mut self, _: &mut Request) -> Result<(), StageError> {
+        self.with(|controls| {
+            controls.log.push("commit");
+            controls.commit.take().map_or(Ok(()), Err)
+        })
+    }
+}
+
+impl Engine for Steered {
+    type Item = Request;
+    type Outcome = u32;
+
+    fn begin(&mut self, _: &mut Request) {
+        self.with(|controls| controls.begun += 1);
+    }
+
+    fn progress(&mut self, _: &mut Request) -> Progress {
+        let (panics, answer) =
+            self.with(|controls| (controls.panics.take(), controls.answers.pop()));
+        if let Some(probe) = self.with(|controls| controls.probe.take()) {
+            probe();
+        }
+        if let Some(message) = panics {
+            panic!("{message}");
+        }
+        answer.unwrap_or(Progress::Continue)
+    }
+
+    fn quiesce(&mut self) -> Result<(), Cause> {
+        self.with(|controls| controls.log.push("quiesce"));
+        Ok(())
+    }
+
+    fn finish(&mut self, request: Request, status: Status) -> (Notifier<u32>, u32) {
+        self.with(|controls| controls.finished.push((request.id, status)));
+        (request.notifier, request.id)
+    }
+}
+
+struct Bench {
+    unit: Unit<Steered>,
+    runner: UnitRunner<Steered>,
+    controls: Shared,
+}
+
+impl Bench {
+    fn new(limit: u64) -> Self {
+        let controls = Shared::default();
+        let xu = XuId::new(XuType::Compute, 0, 0).unwrap();
+        let engines = (
+            Steered(Arc::clone(&controls)),
+            Steered(Arc::clone(&controls)),
+        );
+        let (unit, runner) = Unit::new(xu, limit, engines.0, engines.1).unwrap();
+        Self {
+            unit,
+            runner,
+            controls,
+        }
+    }
+
+    fn submit(&self, id: u32) -> Result<Completion<u32>, Refusal> {
+        let (notifier, completion) = completion();
+        match self.unit.submit(Request { id, notifier }) {
+            Ok(_) => Ok(completion),
+            Err(refused) => Err(refused.reason),
+        }
+    }
+
+    fn answer(&self, progress: Progress) {
+        self.controls.lock().unwrap().answers.push(progress);
+    }
+}
+
+fn fatal(status: Status) -> Progress {
+    Progress::Fatal(Cause {
+        status,
+        seq: None,
+        text: "broken on purpose".into(),
+    })
+}
+
+#[test]
+fn a_step_without_work_is_idle_and_a_running_request_stays_at_the_head() {
+    let mut bench = Bench::new(4);
+    assert_eq!(bench.runner.step(), Step::Idle);
+    let first = bench.submit(1).unwrap();
+    assert_eq!(bench.runner.step(), Step::InFlight);
+    assert_eq!(bench.runner.step(), Step::InFlight);
+    assert_eq!(
+        bench.controls.lock().unwrap().begun,
+        1,
+        "begun once, however often it is looked at"
+    );
+    bench.answer(Progress::Done(Status::SUCCESS));
+    assert_eq!(bench.runner.step(), Step::Completed);
+    assert_eq!(bench.runner.step(), Step::Idle);
+    assert_eq!(
+        (first.status(), first.wait()),
+        (Some(Status::SUCCESS), Ok(1))
+    );
+}
+
+#[test]
+fn a_full_unit_refuses_and_gives_back_until_a_completion_makes_room() {
+    let mut bench = Bench::new(2);
+    let (_one, _two) = (bench.submit(1).unwrap(), bench.submit(2).unwrap());
+    let staged = bench.controls.lock().unwrap().log.len();
+    let (notifier, _completion) = completion();
+    let refused = bench.unit.submit(Request { id: 3, notifier }).unwrap_err();
+    assert!(matches!(
+        refused.reason,
+        Refusal::QueueFull { limit: 2, .. }
+    ));
+    assert_eq!(refused.reason.status(), Status::QUEUE_FULL);
+    assert_eq!(refused.item.unwrap().id, 3);
+    assert_eq!(
+        bench.controls.lock().unwrap().log.len(),
+        staged,
+        "nothing was staged"
+    );
+    bench.answer(Progress::Done(Status::SUCCESS));
+    bench.runner.step();
+    assert!(bench.submit(4).is_ok());
+    assert_eq!(bench.unit.depth(), 2);
+}
+
+#[test]
+fn errors_that_are_not_fatal_leave_the_unit_usable() {
+    let mut bench = Bench::new(4);
+    for status in [
+        Status::EXEC_COMPLETED_WITH_NUM_ERR,
+        Status::EXEC_COMPLETED_WITH_ERR,
+        Status::EXEC_OOB,
+    ] {
+        let pending = bench.submit(7).unwrap();
+        bench.answer(Progress::Done(status));
+        assert_eq!(bench.runner.step(), Step::Completed);
+        assert_eq!(pending.status(), Some(status));
+        assert_eq!(bench.unit.health(), Health::Healthy);
+    }
+}
+
+#[test]
+fn f6_the_offender_keeps_its_status_and_those_behind_it_get_101() {
+    let mut bench = Bench::new(4);
+    let pending: Vec<_> = (1..=3).map(|id| bench.submit(id).unwrap()).collect();
+    bench.answer(fatal(Status::TIMEOUT));
+    for _ in 0..3 {
+        assert_eq!(bench.runner.step(), Step::Completed);
+    }
+    let dead = Status::EXEC_UNIT_UNRECOVERABLE;
+    let statuses: Vec<_> = pending.iter().map(|one| one.status().unwrap()).collect();
+    assert_eq!(statuses, [Status::TIMEOUT, dead, dead]);
+    assert_eq!(
+        bench.controls.lock().unwrap().begun,
+        1,
+        "those behind it do not run"
+    );
+    let refusal = bench.submit(4).unwrap_err();
+    assert_eq!(refusal.status(), dead);
+    let cause = bench.unit.cause().unwrap();
+    assert_eq!(
+        (cause.status, cause.seq.unwrap().cursor().get()),
+        (Status::TIMEOUT, 1)
+    );
+}
+
+#[test]
+fn degraded_comes_before_full_and_full_before_closing() {
+    let mut bench = Bench::new(1);
+    let _first = bench.submit(1).unwrap();
+    bench.unit.close();
+    assert!(matches!(bench.submit(2), Err(Refusal::QueueFull { .. })));
+    bench.answer(Progress::Done(Status::SUCCESS));
+    bench.runner.step();
+    assert!(matches!(bench.submit(2), Err(Refusal::Closing { .. })));
+
+    let mut bench = Bench::new(1);
+    let _first = bench.submit(1).unwrap();
+    bench.answer(fatal(Status::HW_ERROR));
+    bench.runner.step();
+    bench.unit.close();
+    assert!(matches!(bench.submit(2), Err(Refusal::Degraded { .. })));
+}
+
+#[test]
+fn d8_preparing_fails_clean_and_committing_fails_for_good() {
+    let bench = Bench::new(4);
+    let error = |text: &str| {
+        Some(StageError {
+            status: Status::RESOURCE,
+            text: text.into(),
+        })
+    };
+    bench.controls.lock().unwrap().prepare = error("no memory");
+    let (notifier, first) = completion::<u32>();
+    let refused = bench.unit.submit(Request { id: 1, notifier }).unwrap_err();
+    assert_eq!(refused.reason.status(), Status::RESOURCE);
+    assert_eq!(bench.controls.lock().unwrap().log, ["prepare"]);
+    assert_eq!(
+        (bench.unit.health(), bench.unit.depth()),
+        (Health::Healthy, 0)
+    );
+    drop(refused.item);
+    assert_eq!(first.wait(), Err(Lost));
+
+    bench.controls.lock().unwrap().commit = error("half-way");
+    let (notifier, kept) = completion::<u32>();
+    let refused = bench.unit.submit(Request { id: 2, notifier }).unwrap_err();
+    assert!(matches!(refused.reason, Refusal::Commit { .. }));
+    assert!(refused.item.is_none(), "the device may hold it");
+    assert_eq!(
+        (bench.unit.health(), bench.unit.depth()),
+        (Health::Degraded, 0)
+    );
+    assert!(!kept.is_done(), "kept, not freed");
+    drop(bench.unit);
+    assert_eq!(kept.wait(), Err(Lost));
+}
+
+#[test]
+fn w7_an_engine_that_panics_degrades_its_unit_and_everybody_is_told() {
+    let mut bench = Bench::new(4);
+    let (first, second) = (bench.submit(1).unwrap(), bench.submit(2).unwrap());
+    bench.controls.lock().unwrap().panics = Some("out of luck");
+    assert_eq!(bench.runner.step(), Step::Completed);
+    assert_eq!(bench.runner.step(), Step::Completed);
+    assert_eq!(first.status(), Some(Status::FAILURE));
+    assert_eq!(second.status(), Some(Status::EXEC_UNIT_UNRECOVERABLE));
+    assert!(bench.unit.cause().unwrap().text.contains("out of luck"));
+}
+
+#[test]
+fn a_stop_passes_the_closing_gate_and_quiesces() {
+    let mut bench = Bench::new(1);
+    bench.unit.close();
+    bench.unit.drain();
+    let (notifier, stopped) = completion();
+    bench.unit.schedule_stop(notifier).unwrap();
+    assert_eq!(bench.runner.step(), Step::Completed);
+    assert_eq!(stopped.wait(), Ok(Status::SUCCESS));
+    assert_eq!(bench.controls.lock().unwrap().log, ["quiesce"]);
+}
+
+#[test]
+fn r5_requests_that_nobody_completed_are_dropped_with_the_unit() {
+    let bench = Bench::new(4);
+    let pending = [bench.submit(1).unwrap(), bench.submit(2).unwrap()];
+    drop(bench);
+    assert_eq!(pending.map(Completion::wait), [Err(Lost), Err(Lost)]);
+}
+
+struct CountingWaker(AtomicUsize);
+
+impl Wake for CountingWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn counting() -> (Arc<CountingWaker>, Waker) {
+    let count = Arc::new(CountingWaker(AtomicUsize::new(0)));
+    (Arc::clone(&count), Waker::from(count))
+}
+
+#[test]
+fn f3_the_newest_waker_is_woken_once() {
+    let mut bench = Bench::new(4);
+    let mut pending = bench.submit(1).unwrap();
+    let ((old, old_waker), (new, new_waker)) = (counting(), counting());
+    let mut poll = |waker: &Waker| Pin::new(&mut pending).poll(&mut Context::from_waker(waker));
+    assert!(poll(&old_waker).is_pending());
+    for _ in 0..1_000 {
+        assert!(poll(&new_waker).is_pending());
+    }
+    bench.answer(Progress::Done(Status::SUCCESS));
+    bench.runner.step();
+    assert_eq!(
+        (old.0.load(Ordering::SeqCst), new.0.load(Ordering::SeqCst)),
+        (0, 1)
+    );
+    assert_eq!(poll(&new_waker), Poll::Ready(Ok(1)));
+    assert_eq!(
+        Arc::strong_count(&new),
+        2,
+        "one here, one in this test's waker, none stored"
+    );
+}
+
+#[test]
+fn f5_whoever_waits_for_room_is_woken_by_a_completion() {
+    let mut bench = Bench::new(1);
+    let _first = bench.submit(1).unwrap();
+    let (woken, waker) = counting();
+    let mut ticket = xu_worker::room::Ticket::default();
+    let cx = Context::from_waker(&waker);
+    for _ in 0..1_000 {
+        assert!(bench.unit.poll_room(&mut ticket, &cx).is_pending());
+    }
+    assert_eq!(
+        Arc::strong_count(&woken),
+        3,
+        "one stored waker, however often it is polled"
+    );
+    bench.answer(Progress::Done(Status::SUCCESS));
+    bench.runner.step();
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    assert!(bench.unit.poll_room(&mut ticket, &cx).is_ready());
+}
+
+#[test]
+fn room_is_also_the_end_of_hope() {
+    let bench = Bench::new(1);
+    let _first = bench.submit(1).unwrap();
+    let (woken, waker) = counting();
+    let mut ticket = xu_worker::room::Ticket::default();
+    assert!(
+        bench
+            .unit
+            .poll_room(&mut ticket, &Context::from_waker(&waker))
+            .is_pending()
+    );
+    bench.unit.close();
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn every_policy_completes_what_many_threads_submit() {
+    for policy in [
+        PollPolicy::Reference,
+        PollPolicy::Adaptive,
+        PollPolicy::Busy,
+    ] {
+        let Bench {
+            unit,
+            runner,
+            controls,
+        } = Bench::new(4);
+        // Every request runs for a few looks.
+        controls.lock().unwrap().answers = (0..400)
+            .flat_map(|_| {
+                [
+                    Progress::Done(Status::SUCCESS),
+                    Progress::Continue,
+                    Progress::Continue,
+                ]
+            })
+            .collect();
+        let worker = WorkerThread::spawn("test-worker", vec![Box::new(runner)], policy).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let unit = &unit;
+                scope.spawn(move || {
+                    for round in 0..100 {
+                        let id = thread * 1_000 + round;
+                        let mut request = Some(completion())
+                            .map(|(notifier, done)| (Request { id, notifier }, done));
+                        while let Some((item, done)) = request.take() {
+                            match unit.submit(item) {
+                                Ok(_) => assert_eq!(done.wait(), Ok(id)),
+                                Err(refused) => {
+                                    assert_eq!(refused.reason.status(), Status::QUEUE_FULL);
+                                    assert!(unit.wait_room(None));
+                                    request = refused.item.map(|item| (item, done));
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(unit.last_completed().cursor().get(), 400);
+        unit.close();
+        unit.drain();
+        worker.stop();
+    }
+}
+
+#[test]
+fn a_worker_serves_at_most_eight_units_and_stops_without_work() {
+    let runners = |count: usize| -> Vec<Box<dyn Runner>> {
+        (0..count)
+            .map(|_| Box::new(Bench::new(1).runner) as Box<dyn Runner>)
+            .collect()
+    };
+    assert!(WorkerThread::spawn("nine", runners(9), PollPolicy::default()).is_err());
+    let worker = WorkerThread::spawn("eight", runners(8), PollPolicy::default()).unwrap();
+    assert_eq!(worker.stop().len(), 8);
+}
+
+#[test]
+fn w4_worker_threads_have_every_signal_blocked() {
+    let Bench { unit, runner, controls } = Bench::new(1);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    controls.lock().unwrap().probe = Some(Box::new(move || {
+        sender.send(std::fs::read_to_string("/proc/thread-self/status").unwrap()).unwrap();
+    }));
+    controls.lock().unwrap().answers = vec![Progress::Done(Status::SUCCESS)];
+    let worker = WorkerThread::spawn("sig-blocked", vec![Box::new(runner)], PollPolicy::default()).unwrap();
+    let (notifier, done) = completion();
+    unit.submit(Request { id: 1, notifier }).unwrap();
+    done.wait().unwrap();
+    worker.stop();
+    let status = receiver.recv().unwrap();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+    assert_eq!(field("Name:"), "sig-blocked");
+    let mask = u64::from_str_radix(field("SigBlk:"), 16).unwrap();
+    // All but SIGKILL (9), SIGSTOP (19), and the two that the C library keeps (32, 33).
+    let blockable: u64 = !(1 << 8 | 1 << 18 | 1 << 31 | 1 << 32);
+    assert_eq!(mask & blockable, blockable);
+}
+
+#[test]
+fn waiting_with_a_deadline_gives_the_completion_back() {
+    let mut bench = Bench::new(1);
+    let pending = bench.submit(1).unwrap();
+    let pending = pending.wait_timeout(Duration::ZERO).unwrap_err();
+    let pending = pending.try_take().unwrap_err();
+    bench.answer(Progress::Done(Status::SUCCESS));
+    bench.runner.step();
+    assert_eq!(pending.wait_timeout(Duration::MAX).unwrap(), Ok(1));
+}
