@@ -1,1 +1,181 @@
-//! Tests that cross crates: see `tests/`.
+//! A device that stands between the lane and a simulated machine and meddles, for the tests in `tests/`.
+//!
+//! [`Meddler`] passes everything through, except what a test tells it to alter: bytes on their way into
+//! device memory, the semaphore of a doorbell, or the moment at which doorbells ring.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
+use xu_device::{Clock, Device, DeviceError, DmaQueue, Place, Shape, map};
+
+/// Alters the bytes of a write, given its address.
+pub type AlterWrite = Box<dyn FnMut(DeviceAddr, &mut Vec<u8>) + Send>;
+/// Chooses the semaphore that is really incremented.
+pub type AlterDoorbell = Box<dyn FnMut(SemIndex) -> SemIndex + Send>;
+
+/// A device that meddles.
+pub struct Meddler {
+    inner: Arc<dyn Device>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    alter_write: Option<AlterWrite>,
+    alter_doorbell: Option<AlterDoorbell>,
+    holding: bool,
+    held: VecDeque<(TpbIndex, SemIndex)>,
+    fail_doorbells: bool,
+}
+
+impl Meddler {
+    /// Stands in front of `inner` and changes nothing yet.
+    pub fn new(inner: Arc<dyn Device>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            state: Mutex::default(),
+        })
+    }
+
+    /// From now on `alter` sees every write.
+    pub fn alter_writes(&self, alter: AlterWrite) {
+        self.with(|state| state.alter_write = Some(alter));
+    }
+
+    /// From now on `alter` sees every doorbell.
+    pub fn alter_doorbells(&self, alter: AlterDoorbell) {
+        self.with(|state| state.alter_doorbell = Some(alter));
+    }
+
+    /// From now on doorbells are kept back: executions stay in flight.
+    pub fn hold_doorbells(&self) {
+        self.with(|state| state.holding = true);
+    }
+
+    /// Rings the doorbells that were kept back, and keeps no more.
+    pub fn release_doorbells(&self) {
+        let held = self.with(|state| {
+            state.holding = false;
+            std::mem::take(&mut state.held)
+        });
+        for (tpb, index) in held {
+            self.inner
+                .increment_semaphore(tpb, index)
+                .expect("the machine takes doorbells");
+        }
+    }
+
+    /// From now on every doorbell fails.
+    pub fn fail_doorbells(&self) {
+        self.with(|state| state.fail_doorbells = true);
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Meddler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meddler").finish_non_exhaustive()
+    }
+}
+
+impl Device for Meddler {
+    fn shape(&self) -> Shape {
+        self.inner.shape()
+    }
+
+    fn allocate(&self, place: Place, bytes: u64, align: u64) -> Result<DeviceAddr, DeviceError> {
+        self.inner.allocate(place, bytes, align)
+    }
+
+    fn release(&self, addr: DeviceAddr) -> Result<(), DeviceError> {
+        self.inner.release(addr)
+    }
+
+    fn write(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), DeviceError> {
+        let mut bytes = bytes.to_vec();
+        self.with(|state| {
+            if let Some(alter) = &mut state.alter_write {
+                alter(to, &mut bytes);
+            }
+        });
+        self.inner.write(to, &bytes)
+    }
+
+    fn read(&self, from: DeviceAddr, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read(from, into)
+    }
+
+    fn load_acquire(&self, from: DeviceAddr) -> Result<u32, DeviceError> {
+        self.inner.load_acquire(from)
+    }
+
+    fn open_dma_queue(
+        &self,
+        queue: DmaQueue,
+        tx_ring: DeviceAddr,
+        rx_ring: DeviceAddr,
+        descriptors: u32,
+    ) -> Result<(), DeviceError> {
+        self.inner
+            .open_dma_queue(queue, tx_ring, rx_ring, descriptors)
+    }
+
+    fn start_dma(&self, queue: DmaQueue, descriptors: u32) -> Result<(), DeviceError> {
+        self.inner.start_dma(queue, descriptors)
+    }
+
+    fn increment_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<(), DeviceError> {
+        let pass = self.with(|state| {
+            if index == map::INFERENCE_START && state.fail_doorbells {
+                return Err(DeviceError::Lost);
+            }
+            if state.holding {
+                state.held.push_back((tpb, index));
+                return Ok(None);
+            }
+            Ok(Some(
+                state
+                    .alter_doorbell
+                    .as_mut()
+                    .map_or(index, |alter| alter(index)),
+            ))
+        })?;
+        pass.map_or(Ok(()), |index| self.inner.increment_semaphore(tpb, index))
+    }
+
+    fn read_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<i32, DeviceError> {
+        self.inner.read_semaphore(tpb, index)
+    }
+
+    fn open_notification_queue(
+        &self,
+        tpb: TpbIndex,
+        nq: u8,
+        bytes: u64,
+    ) -> Result<DeviceAddr, DeviceError> {
+        self.inner.open_notification_queue(tpb, nq, bytes)
+    }
+
+    fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError> {
+        self.inner.acknowledge(tpb, nq, head)
+    }
+
+    fn overflow_latched(&self, tpb: TpbIndex) -> Result<bool, DeviceError> {
+        self.inner.overflow_latched(tpb)
+    }
+
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+
+    fn quiesce(&self, tpb: TpbIndex) -> Result<(), DeviceError> {
+        self.inner.quiesce(tpb)
+    }
+}
+
+/// Where the digits example lies.
+pub const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits");

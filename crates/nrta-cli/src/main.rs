@@ -1,2 +1,83 @@
-//! Placeholder.
-fn main() {}
+//! `nrta`: run a model over the lane from the command line.
+//!
+//! A thin client of the `nrta` crate; anything that a library user would need too belongs there.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`args`] | the command line |
+//! | [`dataset`] | labelled images and the expected result |
+//! | [`pipeline`] | stream images through the cores |
+//! | [`stats`] | latencies, depth, confusion |
+//! | [`report`] | print the result |
+//! | [`progress`] | the progress bar |
+#![forbid(unsafe_code)]
+
+mod args;
+mod dataset;
+mod pipeline;
+mod progress;
+mod report;
+mod stats;
+
+use args::{Command, RunArgs};
+use dataset::{Dataset, Expected};
+use std::process::ExitCode;
+
+/// Why the command did not succeed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The command line or a file is not acceptable: exit code 2.
+    #[error("{0}")]
+    Input(String),
+    /// The run itself failed: exit code 1.
+    #[error("{0}")]
+    Run(String),
+}
+
+fn main() -> ExitCode {
+    match args::parse().and_then(execute) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // One line, whatever the cause contains.
+            eprintln!("nrta: {}", failure.to_string().replace('\n', " "));
+            match failure {
+                Failure::Input(_) => ExitCode::from(2),
+                Failure::Run(_) => ExitCode::from(1),
+            }
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Help => report::print(args::HELP),
+        Command::Version => report::print(concat!("nrta ", env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Run(args) => run(&args),
+    }
+}
+
+fn run(args: &RunArgs) -> Result<(), Failure> {
+    let input = |error: &dyn std::error::Error| Failure::Input(error.to_string());
+    let model = nrta::Model::open(args.dir.join("model.xum")).map_err(|error| input(&error))?;
+    let dataset = Dataset::open(&args.dir.join("heldout.xud")).map_err(|error| input(&error))?;
+    let expected =
+        Expected::open(&args.dir.join("expected.json")).map_err(|error| input(&error))?;
+    let result = pipeline::run(&model, &dataset, args)?;
+    let verdict = expected.map(|expected| expected.compare(&result.predictions));
+    let text = if args.json {
+        report::json(args, &dataset, &result, verdict.as_ref())
+    } else {
+        report::text(args, &model, &dataset, &result, verdict.as_ref())
+    };
+    report::print(&text)?;
+    match verdict {
+        Some(verdict) if !verdict.equal => {
+            Err(Failure::Run("predictions differ from expected.json".into()))
+        }
+        _ if result.changed_predictions > 0 => Err(Failure::Run(format!(
+            "{} predictions changed between passes",
+            result.changed_predictions
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,1 +1,74 @@
-//! Placeholder while the house is built.
+//! A safe, asynchronous facade over the execution-unit lane of a Neuron device.
+//!
+//! For services that move tensors and run models: schedule a request, get a [`Pending`], and await it, wait
+//! for it, or poll it. Scheduling never blocks; a full queue is an ordinary answer that hands the arguments
+//! back. Without hardware everything runs on a simulated machine that consumes the same bytes.
+//!
+//! ```
+//! use nrta::{Model, Runtime};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = Runtime::builder().cores(1).open()?;
+//! let core = runtime.core(0)?;
+//! let digits = core.load(&Model::open("../../examples/digits/model.xum")?, 1)?;
+//! let (image, scores, label) =
+//!     (digits.allocate_input(0)?, digits.allocate_output(0)?, digits.allocate_output(1)?);
+//! let moves = core.tensor_op(0)?;
+//!
+//! moves.write(&image, 0, vec![0; 64])?.wait()?;
+//! core.compute().execute(&digits, &[&image], &[&scores, &label])?.wait()?;
+//! let label = moves.read(&label, 0, vec![0; 4])?.wait()?;
+//! assert!(label[0] < 10);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every [`Pending`] is also a future of any executor: `.await` in place of `.wait()`.
+//!
+//! # Order
+//!
+//! A core has three queues: two that move tensors and one that computes. Requests of one queue run one at
+//! a time, in the order in which they were accepted, and complete in that order.
+//! Between queues nothing is implied: wait for a request before scheduling what depends on it elsewhere.
+//!
+//! # Ownership
+//!
+//! A request owns everything that the device or the worker touches: buffers, tensors, the model.
+//! Dropping a [`Pending`], a [`Tensor`] or a [`LoadedModel`] never pulls memory from under it.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`runtime`] | open and close |
+//! | [`logical_core`] | a core: memory, models, queues |
+//! | [`tensor_op`] | write and read tensors |
+//! | [`compute`] | run models |
+//! | [`pending`] | an accepted request |
+//! | [`tensor`], [`model`] | what requests use |
+//! | [`error`] | what can go wrong |
+#![forbid(unsafe_code)]
+
+pub mod compute;
+pub mod error;
+pub mod logical_core;
+pub mod model;
+pub mod pending;
+mod queue;
+pub mod runtime;
+pub mod tensor;
+pub mod tensor_op;
+
+pub use compute::{ComputeQueue, Execution};
+pub use error::{Error, Refused, RequestError, ScheduleError};
+pub use logical_core::Core;
+pub use model::LoadedModel;
+pub use pending::Pending;
+pub use runtime::{Builder, Runtime};
+pub use tensor::Tensor;
+pub use tensor_op::TensorOpQueue;
+
+pub use xu_abi::{SeqId, Status, XuId};
+pub use xu_device::stage::SkipConfig;
+pub use xu_device::{Device, DeviceError};
+pub use xu_model::{DType, Model, ModelError, TensorSpec};
+pub use xu_ring::NeverIssued;
+pub use xu_worker::{Cause, Health, PollPolicy, Refusal};

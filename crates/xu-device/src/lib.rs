@@ -1,1 +1,60 @@
-//! Placeholder while the house is built.
+//! The device under the execution-unit lane: what is written to it, what it answers, and a machine
+//! that does both without hardware.
+//!
+//! Called by the engines of `nrta` on behalf of the submitting thread ([`stage`], [`transfer`]) and of the
+//! worker thread ([`harvest`]).
+//! Stager, transfer queues and harvester stand above the [`Device`] trait and see only addresses, descriptors,
+//! semaphores and records, so every backend shares them; [`simulated`] consumes exactly the bytes that
+//! they write.
+//!
+//! ```
+//! use xu_device::simulated::{Machine, MachineConfig};
+//! use xu_device::{Device, Place};
+//! use xu_abi::TpbIndex;
+//!
+//! let machine = Machine::start(MachineConfig::default())?;
+//! let tensor = machine.allocate(Place::Hbm(TpbIndex::new(0)), 4096, 64)?;
+//! machine.write(tensor, b"hello")?;
+//! let mut back = [0; 5];
+//! machine.read(tensor, &mut back)?;
+//! assert_eq!(&back, b"hello");
+//! # Ok::<(), xu_device::DeviceError>(())
+//! ```
+//!
+//! ```text
+//!  submitting thread                              worker thread
+//!  stage::HwQueue  ── request, descriptors ──┐   ┌── harvest::Harvest ── START/END records
+//!  transfer::TransferQueue ── descriptors ───┤   ├── nq::NqReader
+//!                                            v   │
+//!                                    Device (trait)
+//!                                            │
+//!              simulated::Machine: memory, DMA walkers, sequencer, five engines, NQ writer
+//! ```
+//!
+//! | module | subject | spec |
+//! |---|---|---|
+//! | [`device`] | the [`Device`] trait and its errors | `architecture` seam |
+//! | [`memory`] | device memory that is returned on drop | `driver.md` 8 |
+//! | [`map`] | every chosen or unverified constant of the hardware, in one table | `driver.md` |
+//! | [`ring`] | a DMA ring pair and its ring ids | `xu.md` 2.10 |
+//! | [`program`] | a compiled model placed in device memory | `xu.md` 5 |
+//! | [`stage`] | arm and fire one execution | `xu.md` 5 |
+//! | [`nq`] | read a notification queue | `xu.md` 6 |
+//! | [`harvest`] | from records to a status | `xu.md` 6 |
+//! | [`transfer`] | move tensor bytes over DMA | `driver.md` 6 |
+//! | [`simulated`] | the machine | - |
+#![forbid(unsafe_code)]
+
+pub mod device;
+pub mod harvest;
+pub mod map;
+pub mod memory;
+pub mod nq;
+pub mod program;
+pub mod ring;
+#[cfg(feature = "simulated")]
+pub mod simulated;
+pub mod stage;
+pub mod transfer;
+
+pub use device::{Clock, Device, DeviceError, DmaQueue, Place, Shape};

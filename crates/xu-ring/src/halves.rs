@@ -293,3 +293,61 @@ impl<T> WorkHalf<T> {
         })
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    const XU: XuId = XuId::from_raw(0x0301);
+
+    fn two_submitted() -> (SubmitHalf<u32>, WorkHalf<u32>) {
+        let (mut submit, work, _) = split(XU, 2, Cursor::FIRST).unwrap();
+        for number in 1..=2 {
+            submit.submit(Box::new(number), core::ptr::null()).unwrap();
+        }
+        (submit, work)
+    }
+
+    #[test]
+    fn corrupt_slots_are_refused_and_nothing_moves() {
+        let (mut submit, mut work) = two_submitted();
+        let foreign = SeqId::new(XuId::from_raw(0x0401), Cursor::FIRST);
+        let slot = |memory: &Memory<u32>, seq: SeqId| {
+            memory.slots()[1].seq.store(seq.raw(), Ordering::Relaxed);
+        };
+        let expected = SeqId::new(XU, Cursor::FIRST);
+        let corrupt = PeekError::Corrupt {
+            expected,
+            found: foreign,
+        };
+
+        slot(submit.memory(), foreign);
+        assert_eq!(submit.next_trigger().unwrap_err(), corrupt);
+        assert_eq!(submit.trigger_next(), Err(corrupt));
+        assert_eq!(submit.trigger_all(), Err(corrupt));
+        assert_eq!(submit.memory().triggered_for_observer(), 1);
+
+        slot(submit.memory(), expected);
+        assert_eq!(submit.trigger_all(), Ok(2));
+        slot(submit.memory(), foreign);
+        assert_eq!(work.current().unwrap_err(), corrupt);
+        assert_eq!(work.pop().err(), Some(corrupt));
+        assert_eq!(work.memory().completed_for_observer(), 1);
+
+        slot(submit.memory(), expected);
+        assert_eq!(work.pop().map(|captured| captured.seq), Ok(expected));
+    }
+
+    #[test]
+    fn index_follows_the_cursor_without_dividing() {
+        for slot_count in [1_usize, 2, 3, 7] {
+            let (submit, _, memory) = split::<u32>(XU, slot_count as u64, Cursor::FIRST).unwrap();
+            let mut place = submit.next_submit;
+            for _ in 0..20 {
+                assert_eq!(place.index, memory.index_of(place.cursor));
+                place = place.next(slot_count);
+            }
+        }
+    }
+}

@@ -187,28 +187,28 @@ mod models {
 
     #[test]
     fn two_cap1_n2() {
-        explore("two(1,2)", None, 20, || two(1, 2));
+        explore("two(1,2)", None, 40, || two(1, 2));
     }
 
     #[test]
     fn two_cap3_n4() {
-        explore("two(3,4)", None, 1_000, || two(3, 4));
+        explore("two(3,4)", None, 15_000, || two(3, 4));
     }
 
     #[test]
     fn three_cap1_n2() {
-        explore("three(1,2)", None, 1_000, || three(1, 2));
+        explore("three(1,2)", None, 2_000, || three(1, 2));
     }
 
     #[test]
     fn three_cap2_n3() {
-        explore("three(2,3)", None, 1_000, || three(2, 3));
+        explore("three(2,3)", Some(3), 1_000, || three(2, 3));
     }
 
     /// Two looks at the cursors of a running ring: in order, never backwards.
     #[test]
     fn snapshot() {
-        explore("snapshot", None, 1_000, || {
+        explore("snapshot", Some(3), 15_000, || {
             let (mut submitter, mut worker, observer) = ring(2);
             let producer = thread::spawn(move || {
                 for _ in 0..2 {
@@ -262,7 +262,7 @@ mod models {
     /// Two requests triggered with one store, and one more as soon as there is room.
     #[test]
     fn trigger_all() {
-        explore("trigger_all", None, 10, || {
+        explore("trigger_all", None, 40, || {
             let (mut submitter, mut worker, _) = ring(2);
             let producer = thread::spawn(move || {
                 for number in 1..=2 {
@@ -289,7 +289,7 @@ mod models {
                 self.0.fetch_add(1, Relaxed);
             }
         }
-        explore("any_end_goes_last", None, 50, || {
+        explore("any_end_goes_last", None, 400, || {
             let drops = std::sync::Arc::new(Count::new(0));
             let (mut submitter, mut worker, observer) = ring(3);
             let producer = thread::spawn({
@@ -366,7 +366,7 @@ mod mutants {
         share_release: ShareRelease by any_end_goes_last;
         share_acquire: ShareAcquire by any_end_goes_last;
         publish_before_body: PublishBeforeBody by three_cap1_n2, three_cap2_n3;
-        capture_after_pop: CaptureAfterPop by three_cap1_n2;
+        capture_after_pop: CaptureAfterPop by three_cap1_n2, three_cap2_n3;
         full_off_by_one: FullOffByOne by two_cap1_n2, two_cap3_n4, three_cap1_n2, trigger_all;
         waiter_not_reset: WaiterNotReset by three_cap1_n2;
         snapshot_backwards: SnapshotBackwards by snapshot;

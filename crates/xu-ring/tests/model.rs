@@ -1,1 +1,326 @@
-//! Model test.
+//! Any sequence of calls, compared with a queue that is too simple to be wrong.
+#![cfg(all(not(loom), not(miri), feature = "test-hooks"))]
+
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use xu_abi::{Cursor, SeqId, XuId};
+use xu_ring::{Ends, InstallError, NeverIssued, PeekError, SubmitError, Waiter, ring_starting_at};
+
+const XU: XuId = XuId::from_raw(0x0301);
+const LAST: u64 = Cursor::LAST.get();
+
+#[derive(Clone, Debug)]
+enum Op {
+    Submit {
+        status: usize,
+    },
+    PeekTrigger,
+    Trigger,
+    TriggerAll,
+    Peek,
+    Take,
+    Pop,
+    /// Asks for, or waits for, a request near the cursors.
+    IsCompleted {
+        offset: i64,
+    },
+    Install {
+        offset: i64,
+        efd: i32,
+        pooled: bool,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let offset = -6_i64..6;
+    prop_oneof![
+        6 => (0_usize..3).prop_map(|status| Op::Submit { status: status * 4 }),
+        1 => Just(Op::PeekTrigger),
+        4 => Just(Op::Trigger),
+        1 => Just(Op::TriggerAll),
+        1 => Just(Op::Peek),
+        2 => Just(Op::Take),
+        4 => Just(Op::Pop),
+        2 => offset.clone().prop_map(|offset| Op::IsCompleted { offset }),
+        2 => (offset, 0..=i32::MAX, any::<bool>())
+            .prop_map(|(offset, efd, pooled)| Op::Install { offset, efd, pooled }),
+    ]
+}
+
+/// Numbers at which something could wrap: the first, 32 bits, and the end of the number space.
+fn start() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(1), (1_u64 << 32) - 8..(1 << 32) + 2, LAST - 12..=LAST]
+}
+
+struct Entry {
+    status: *const AtomicI32,
+    waiter: Option<Waiter>,
+    item: Option<u64>,
+}
+
+/// Outstanding requests, oldest first; `triggered` of them are in flight.
+struct Model {
+    capacity: usize,
+    next: u64,
+    triggered: usize,
+    entries: VecDeque<Entry>,
+}
+
+impl Model {
+    fn completed(&self) -> u64 {
+        self.next - self.entries.len() as u64
+    }
+
+    fn next_trigger(&self) -> u64 {
+        self.completed() + self.triggered as u64
+    }
+
+    fn is_completed(&self, number: u64) -> Result<bool, NeverIssued> {
+        if number == 0 || number >= self.next {
+            return Err(NeverIssued {
+                seq: seq(number),
+                xu: XU,
+            });
+        }
+        Ok(number < self.completed())
+    }
+
+    fn live(&self) -> usize {
+        self.entries
+            .iter()
+            .filter(|entry| entry.item.is_some())
+            .count()
+    }
+}
+
+fn seq(number: u64) -> SeqId {
+    SeqId::new(XU, Cursor::new(number).unwrap())
+}
+
+/// A number, and a count of how many are alive.
+struct Payload {
+    number: u64,
+    _alive: Arc<()>,
+}
+
+fn apply(op: &Op, model: &mut Model, ends: &mut Ends<Payload>, alive: &Arc<()>) {
+    let (submitter, worker, observer) = ends;
+    match *op {
+        Op::Submit { status } => {
+            let status = ptr::without_provenance(status);
+            let item = Box::new(Payload {
+                number: model.next,
+                _alive: alive.clone(),
+            });
+            match submitter.submit_with_status(item, status) {
+                Ok(submitted) => {
+                    assert!(model.entries.len() < model.capacity && model.next <= LAST);
+                    assert_eq!(submitted, seq(model.next));
+                    let item = Some(model.next);
+                    model.entries.push_back(Entry {
+                        status,
+                        waiter: None,
+                        item,
+                    });
+                    model.next += 1;
+                }
+                Err(SubmitError::Exhausted { item, xu }) => {
+                    assert_eq!((model.next, item.number, xu), (LAST + 1, LAST + 1, XU));
+                }
+                Err(SubmitError::Full { item, capacity, .. }) => {
+                    assert_eq!(model.entries.len() as u64, capacity);
+                    assert!(model.next <= LAST && item.number == model.next);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        Op::PeekTrigger => match submitter.peek_next_trigger() {
+            Ok(pending) => {
+                let entry = &model.entries[model.triggered];
+                assert_eq!(pending.seq(), seq(model.next_trigger()));
+                assert_eq!(Some(pending.item().number), entry.item);
+                assert_eq!(pending.status(), entry.status);
+            }
+            Err(error) => {
+                assert_eq!(error, PeekError::Empty);
+                assert_eq!(model.triggered, model.entries.len());
+            }
+        },
+        Op::Trigger => {
+            let expected = if model.triggered < model.entries.len() {
+                Ok(seq(model.next_trigger()))
+            } else {
+                Err(PeekError::Empty)
+            };
+            assert_eq!(submitter.trigger_next(), expected);
+            model.triggered += usize::from(expected.is_ok());
+        }
+        Op::TriggerAll => {
+            let held_back = model.entries.len() - model.triggered;
+            assert_eq!(submitter.trigger_all(), Ok(held_back as u64));
+            model.triggered = model.entries.len();
+        }
+        Op::Peek => match worker.peek() {
+            Ok(mut current) => {
+                assert!(model.triggered > 0);
+                assert_eq!(current.seq(), seq(model.completed()));
+                assert_eq!(current.status(), model.entries[0].status);
+                assert_eq!(
+                    current.item().map(|item| item.number),
+                    model.entries[0].item
+                );
+            }
+            Err(error) => assert_eq!((error, model.triggered), (PeekError::Empty, 0)),
+        },
+        Op::Take => match worker.take() {
+            Ok(item) => {
+                assert!(model.triggered > 0);
+                assert_eq!(item.map(|item| item.number), model.entries[0].item.take());
+            }
+            Err(error) => assert_eq!((error, model.triggered), (PeekError::Empty, 0)),
+        },
+        Op::Pop => match worker.pop() {
+            Ok(popped) => {
+                assert!(model.triggered > 0);
+                assert_eq!(popped.seq, seq(model.completed()));
+                let entry = model.entries.pop_front().unwrap();
+                model.triggered -= 1;
+                assert_eq!(popped.status, entry.status);
+                assert_eq!(popped.waiter, entry.waiter);
+                assert_eq!(popped.item.map(|item| item.number), entry.item);
+            }
+            Err(error) => assert_eq!((error, model.triggered), (PeekError::Empty, 0)),
+        },
+        Op::IsCompleted { offset } => {
+            let number = near(model, offset);
+            assert_eq!(
+                observer.is_completed(seq(number)),
+                model.is_completed(number)
+            );
+        }
+        Op::Install {
+            offset,
+            efd,
+            pooled,
+        } => {
+            let number = near(model, offset);
+            let waiter = if pooled {
+                Waiter::pooled(efd)
+            } else {
+                Waiter::one_shot(efd)
+            };
+            let expected = match model.is_completed(number) {
+                Err(never_issued) => Err(InstallError::NeverIssued(never_issued)),
+                Ok(true) => Err(InstallError::Completed { seq: seq(number) }),
+                Ok(false) => {
+                    let index = number - model.completed();
+                    let entry = &mut model.entries[usize::try_from(index).unwrap()];
+                    Ok(std::mem::replace(&mut entry.waiter, waiter))
+                }
+            };
+            assert_eq!(
+                observer.install_waiter(seq(number), waiter.unwrap()),
+                expected
+            );
+        }
+    }
+}
+
+fn near(model: &Model, offset: i64) -> u64 {
+    model
+        .completed()
+        .saturating_add_signed(offset)
+        .min(LAST + 1)
+}
+
+fn compare(model: &Model, ends: &Ends<Payload>, alive: &Arc<()>) {
+    let (submitter, worker, observer) = ends;
+    let snapshot = observer.snapshot();
+    assert_eq!(snapshot.completed.get(), model.completed());
+    assert_eq!(snapshot.triggered.get(), model.next_trigger());
+    assert_eq!(snapshot.submitted.get(), model.next);
+    assert_eq!(snapshot.in_flight(), model.triggered as u64);
+    let depth = model.entries.len() as u64;
+    assert_eq!(
+        (submitter.depth(), observer.depth(), snapshot.depth()),
+        (depth, depth, depth)
+    );
+    assert_eq!(submitter.is_idle(), depth == 0);
+    let last_submitted = seq(model.next - 1);
+    assert_eq!(
+        (submitter.last_submitted(), observer.last_submitted()),
+        (last_submitted, last_submitted)
+    );
+    let last_completed = seq(model.completed() - 1);
+    assert_eq!(
+        (worker.last_completed(), observer.last_completed()),
+        (last_completed, last_completed)
+    );
+    assert_eq!(Arc::strong_count(alive) - 1, model.live());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn ring_is_a_queue(
+        capacity in 1_usize..9,
+        start in start(),
+        ops in vec(op(), 0..120),
+    ) {
+        let cursor = Cursor::new(start).unwrap();
+        let alive = Arc::new(());
+        let mut ends = ring_starting_at(XU, capacity as u64, cursor).unwrap();
+        let mut model = Model { capacity, next: start, triggered: 0, entries: VecDeque::new() };
+        compare(&model, &ends, &alive);
+        for op in &ops {
+            apply(op, &mut model, &mut ends, &alive);
+            compare(&model, &ends, &alive);
+        }
+        drop(ends);
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+}
+
+#[test]
+fn r3_end_of_the_number_space() {
+    let (mut submitter, mut worker, observer) = ring_starting_at(XU, 3, Cursor::LAST).unwrap();
+    assert_eq!(submitter.submit(Box::new(1)).unwrap(), seq(LAST));
+    let before = observer.snapshot();
+    // There is room, and no number.
+    let error = submitter.submit(Box::new(2)).unwrap_err();
+    assert!(matches!(error, SubmitError::Exhausted { xu: XU, .. }));
+    assert_eq!(*error.into_item(), 2);
+    assert_eq!(observer.snapshot(), before);
+    submitter.trigger_next().unwrap();
+    assert_eq!(worker.pop().unwrap().seq, seq(LAST));
+    assert!(matches!(
+        submitter.submit(Box::new(3)),
+        Err(SubmitError::Exhausted { .. })
+    ));
+    assert_eq!(observer.is_completed(seq(LAST)), Ok(true));
+    assert!(observer.is_completed(seq(LAST + 1)).is_err());
+    assert_eq!(observer.last_submitted(), seq(LAST));
+}
+
+/// When both are true, the answer is the one that waiting does not change.
+#[test]
+fn r3_exhausted_comes_before_full() {
+    let (mut submitter, _worker, _observer) = ring_starting_at(XU, 1, Cursor::LAST).unwrap();
+    submitter.submit(Box::new(1)).unwrap();
+    assert!(matches!(
+        submitter.submit(Box::new(2)),
+        Err(SubmitError::Exhausted { .. })
+    ));
+}
+
+#[test]
+fn r6_number_zero_is_never_issued() {
+    let (mut submitter, _worker, _observer) = ring_starting_at(XU, 1, Cursor::NONE).unwrap();
+    assert_eq!(submitter.submit(Box::new(1)).unwrap(), seq(1));
+}

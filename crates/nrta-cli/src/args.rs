@@ -1,0 +1,130 @@
+//! The command line: options, defaults, and what is refused.
+
+use crate::Failure;
+use lexopt::prelude::*;
+use nrta::PollPolicy;
+use std::path::PathBuf;
+
+pub(crate) const HELP: &str = "\
+Run a model over the simulated execution-unit lane.
+
+usage: nrta run DIR [options]
+
+DIR holds model.xum, heldout.xud and, optionally, expected.json.
+
+options:
+  --cores N      logical cores to use, 1 to 256 (default 2)
+  --depth N      batches in flight per core, 1 to 4096 (default 8)
+  --batch N      images per request, 1 to 4096 (default 16)
+  --repeat N     passes over the images, 1 to 1000000 (default 1)
+  --policy P     adaptive, reference or busy (default adaptive)
+  --json         print the result as one JSON object
+  --quiet        no progress bar
+  -h, --help     print this
+  -V, --version  print the version
+
+exit code: 0 when the run succeeded and predictions are as expected, 1 when not,
+2 when the command line or a file is not acceptable.
+";
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Help,
+    Version,
+    Run(RunArgs),
+}
+
+/// How to run.
+#[derive(Debug)]
+pub(crate) struct RunArgs {
+    pub(crate) dir: PathBuf,
+    pub(crate) cores: u32,
+    pub(crate) depth: u32,
+    pub(crate) batch: u32,
+    pub(crate) repeat: u32,
+    pub(crate) policy: PollPolicy,
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+}
+
+/// Reads the command line of this process.
+pub(crate) fn parse() -> Result<Command, Failure> {
+    parse_from(lexopt::Parser::from_env())
+}
+
+fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
+    let mut command = None;
+    let mut dir = None;
+    let mut args = RunArgs {
+        dir: PathBuf::new(),
+        cores: 2,
+        depth: 8,
+        batch: 16,
+        repeat: 1,
+        policy: PollPolicy::Adaptive,
+        json: false,
+        quiet: false,
+    };
+    while let Some(arg) = parser.next().map_err(usage)? {
+        match arg {
+            Short('h') | Long("help") => return Ok(Command::Help),
+            Short('V') | Long("version") => return Ok(Command::Version),
+            Long("cores") => args.cores = number(&mut parser, "--cores", 256)?,
+            Long("depth") => args.depth = number(&mut parser, "--depth", 4096)?,
+            Long("batch") => args.batch = number(&mut parser, "--batch", 4096)?,
+            Long("repeat") => args.repeat = number(&mut parser, "--repeat", 1_000_000)?,
+            Long("policy") => args.policy = policy(&mut parser)?,
+            Long("json") => args.json = true,
+            Long("quiet") => args.quiet = true,
+            Value(value) if command.is_none() => {
+                if value != "run" {
+                    let text = format!("unknown command {value:?}, expected run");
+                    return Err(usage(text));
+                }
+                command = Some(());
+            }
+            Value(value) if dir.is_none() => dir = Some(PathBuf::from(value)),
+            other => return Err(usage(other.unexpected())),
+        }
+    }
+    if command.is_none() {
+        return Err(usage("no command, expected run"));
+    }
+    args.dir = dir.ok_or_else(|| usage("run needs a directory"))?;
+    Ok(Command::Run(args))
+}
+
+fn number(parser: &mut lexopt::Parser, option: &str, most: u32) -> Result<u32, Failure> {
+    let text = parser
+        .value()
+        .map_err(usage)?
+        .to_string_lossy()
+        .into_owned();
+    match text.parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(usage(format!(
+            "{option} {text:?} is not a number from 1 to {most}"
+        ))),
+    }
+}
+
+fn policy(parser: &mut lexopt::Parser) -> Result<PollPolicy, Failure> {
+    let text = parser
+        .value()
+        .map_err(usage)?
+        .to_string_lossy()
+        .into_owned();
+    match text.as_str() {
+        "adaptive" => Ok(PollPolicy::Adaptive),
+        "reference" => Ok(PollPolicy::Reference),
+        "busy" => Ok(PollPolicy::Busy),
+        _ => Err(usage(format!(
+            "--policy {text:?} is not adaptive, reference or busy"
+        ))),
+    }
+}
+
+fn usage(text: impl std::fmt::Display) -> Failure {
+    Failure::Input(format!("{text} (see nrta --help)"))
+}

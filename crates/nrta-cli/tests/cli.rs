@@ -1,0 +1,153 @@
+//! The `nrta` command as a user meets it: results, exit codes, one-line errors.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn digits() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits")
+}
+
+fn nrta(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nrta"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn run_digits(options: &[&str]) -> Output {
+    let dir = digits();
+    nrta(&[&["run", dir.to_str().unwrap()], options].concat())
+}
+
+/// Exit code 2, nothing on standard output, one line on standard error that says `what`.
+fn assert_refused(output: &Output, what: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(
+        stderr.starts_with("nrta: ") && stderr.contains(what),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn the_digits_are_classified_as_the_script_does() {
+    let output = run_digits(&[]);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        stdout.contains("predictions equal the independent forward pass"),
+        "{stdout}"
+    );
+    for part in [
+        "accuracy",
+        "images/s",
+        "queue full",
+        "p99",
+        "depth over time",
+        "confusion",
+    ] {
+        assert!(stdout.contains(part), "{part} in\n{stdout}");
+    }
+    assert!(
+        output.stderr.is_empty(),
+        "no progress bar where there is no terminal"
+    );
+}
+
+#[test]
+fn json_is_one_object_with_the_same_result_for_every_shape_of_run() {
+    let mut checksums = Vec::new();
+    for options in [
+        [
+            "--cores", "1", "--depth", "1", "--batch", "1", "--repeat", "1",
+        ],
+        [
+            "--cores", "3", "--depth", "5", "--batch", "33", "--repeat", "2",
+        ],
+        [
+            "--cores", "2", "--depth", "40", "--batch", "4", "--repeat", "3",
+        ],
+    ] {
+        let output = run_digits(&[&options[..], &["--json"]].concat());
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(value["as_expected"], true);
+        assert_eq!(value["changed_predictions"], 0);
+        let repeat: u64 = options[7].parse().unwrap();
+        let images = value["held_out_images"].as_u64().unwrap();
+        assert_eq!(value["images"].as_u64().unwrap(), images * repeat);
+        assert!(value["latency_us"]["total"]["p99"].as_f64().unwrap() > 0.0);
+        checksums.push(value["predictions_crc32"].clone());
+    }
+    assert!(
+        checksums.iter().all(|checksum| *checksum == checksums[0]),
+        "{checksums:?}"
+    );
+}
+
+#[test]
+fn bad_command_lines_are_refused() {
+    assert_refused(&nrta(&[]), "no command");
+    assert_refused(&nrta(&["fly"]), "fly");
+    assert_refused(&nrta(&["run"]), "directory");
+    assert_refused(
+        &run_digits(&["--cores", "0"]),
+        "--cores \"0\" is not a number from 1 to 256",
+    );
+    assert_refused(&run_digits(&["--cores", "257"]), "257");
+    assert_refused(&run_digits(&["--cores"]), "--cores");
+    assert_refused(&run_digits(&["--depth", "-1"]), "--depth");
+    assert_refused(&run_digits(&["--batch", "99999999999999999999"]), "--batch");
+    assert_refused(&run_digits(&["--speed"]), "--speed");
+    assert_refused(&run_digits(&["--json=yes"]), "--json");
+    assert_refused(&run_digits(&["--policy", "lazy"]), "lazy");
+    assert_refused(&run_digits(&["again"]), "again");
+}
+
+#[test]
+fn help_and_version_succeed() {
+    for flag in ["--help", "-h", "--version", "-V"] {
+        let output = nrta(&[flag]);
+        assert!(output.status.success() && !output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn unreadable_and_broken_files_are_refused() {
+    let dir = std::env::temp_dir().join(format!("nrta-cli-test-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.to_str().unwrap();
+    assert_refused(&nrta(&["run", path]), "model.xum");
+    assert_refused(&nrta(&["run", "/nonexistent/directory"]), "model.xum");
+
+    let model = std::fs::read(digits().join("model.xum")).unwrap();
+    std::fs::write(dir.join("model.xum"), &model[..model.len() / 2]).unwrap();
+    assert_refused(&nrta(&["run", path]), "");
+    std::fs::write(dir.join("model.xum"), &model).unwrap();
+    assert_refused(&nrta(&["run", path]), "heldout.xud");
+
+    let images = std::fs::read(digits().join("heldout.xud")).unwrap();
+    std::fs::write(dir.join("heldout.xud"), &images[..images.len() - 1]).unwrap();
+    assert_refused(&nrta(&["run", path]), "heldout.xud");
+    std::fs::write(dir.join("heldout.xud"), &images).unwrap();
+    std::fs::write(dir.join("expected.json"), "{\"images\": ").unwrap();
+    assert_refused(&nrta(&["run", path]), "expected.json");
+
+    // Without an expected result the run succeeds; with a wrong one it fails, but not as bad input.
+    std::fs::remove_file(dir.join("expected.json")).unwrap();
+    assert!(nrta(&["run", path]).status.success());
+    let wrong = "{\"images\": 497, \"correct\": 1, \"predictions_crc32\": \"00000000\"}";
+    std::fs::write(dir.join("expected.json"), wrong).unwrap();
+    assert_eq!(nrta(&["run", path]).status.code(), Some(1));
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -1,0 +1,246 @@
+//! The compute queue: run a loaded model on bound tensors.
+//!
+//! [`ComputeQueue`] is the caller's side. [`ComputeStage`] stages under the submit lock; [`ComputeEngine`] harvests on
+//! the worker thread. Spec: `c-api.md` section 6.2, `xu.md` sections 5 and 6.
+
+use crate::error::{Refused, ScheduleError, device_status};
+use crate::logical_core::Core;
+use crate::model::LoadedModel;
+use crate::pending::{Outcome, Pending};
+use crate::tensor::{Storage, Tensor};
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+use xu_abi::{DeviceAddr, Status, TpbIndex};
+use xu_device::harvest::{self, Harvester};
+use xu_device::program::Program;
+use xu_device::stage::{Prepared, Stager};
+use xu_device::{Device, DeviceError};
+use xu_worker::{Cause, Engine, Notifier, Progress, Stage, StageError, Unit, completion};
+
+/// A core's queue of executions. They run one at a time, in the order in which they were accepted.
+#[derive(Clone, Debug)]
+pub struct ComputeQueue {
+    core: Core,
+}
+
+/// What a finished execution reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Execution {
+    /// From the first engine's start to the last engine's end, when the device has said both.
+    pub device_time: Option<Duration>,
+}
+
+impl ComputeQueue {
+    pub(crate) fn new(core: Core) -> Self {
+        Self { core }
+    }
+
+    /// Schedules one execution of `model`. Never blocks.
+    ///
+    /// Tensors are given in the model's order of inputs and outputs; each must be at least as large as the
+    /// model says and is used from its first byte. They may be dropped at once: the request keeps what it needs.
+    ///
+    /// # Errors
+    /// [`Refused`]: a tensor is missing, too small, freed or on another core, or the queue takes no request now.
+    pub fn execute(
+        &self,
+        model: &LoadedModel,
+        inputs: &[&Tensor],
+        outputs: &[&Tensor],
+    ) -> Result<Pending<Execution>, Refused<()>> {
+        let (notifier, completion) = completion();
+        let run = self
+            .bind(model, inputs, outputs, notifier)
+            .map_err(|reason| Refused::new(reason, ()))?;
+        match self.unit().submit(run) {
+            Ok(seq) => Ok(Pending::new(completion, seq)),
+            Err(refused) => Err(Refused {
+                reason: refused.reason.into(),
+                args: Some(()),
+            }),
+        }
+    }
+
+    fn bind(
+        &self,
+        model: &LoadedModel,
+        inputs: &[&Tensor],
+        outputs: &[&Tensor],
+        notifier: Notifier<Outcome<Execution>>,
+    ) -> Result<Run, ScheduleError> {
+        let (runtime, core) = (self.core.runtime(), self.core.index());
+        model.check_home(runtime, core)?;
+        model.check_tensors(inputs, outputs)?;
+        let storage = inputs
+            .iter()
+            .chain(outputs)
+            .map(|tensor| tensor.storage_for(runtime, core))
+            .collect::<Result<Vec<_>, _>>()?;
+        let addrs = storage.iter().map(|storage| storage.addr(0)).collect();
+        Ok(Run {
+            programs: model.programs(),
+            storage,
+            addrs,
+            prepared: None,
+            notifier,
+        })
+    }
+
+    pub(crate) fn unit(&self) -> &Unit<ComputeStage> {
+        self.core.compute_unit()
+    }
+}
+
+crate::queue::queue_methods!(ComputeQueue);
+
+/// A request to run a model. It owns all that the device touches until it is complete.
+#[derive(Debug)]
+pub(crate) struct Run {
+    programs: Arc<[Arc<Program>]>,
+    storage: Vec<Arc<Storage>>,
+    addrs: Vec<DeviceAddr>,
+    prepared: Option<Prepared>,
+    notifier: Notifier<Outcome<Execution>>,
+}
+
+/// Puts executions before the device.
+#[derive(Debug)]
+pub(crate) struct ComputeStage {
+    stager: Stager,
+}
+
+impl ComputeStage {
+    pub(crate) fn new(stager: Stager) -> Self {
+        Self { stager }
+    }
+}
+
+impl Stage for ComputeStage {
+    type Item = Run;
+
+    fn prepare(&mut self, run: &mut Run) -> Result<(), StageError> {
+        let prepared = self
+            .stager
+            .prepare(&run.programs, &run.addrs)
+            .map_err(|error| StageError::new(Status::INVALID, error))?;
+        run.prepared = Some(prepared);
+        Ok(())
+    }
+
+    fn commit(&mut self, run: &mut Run) -> Result<(), StageError> {
+        let Some(prepared) = &run.prepared else {
+            return Err(StageError::new(
+                Status::FAILURE,
+                "the execution was not prepared",
+            ));
+        };
+        self.stager
+            .commit(&run.programs, &run.addrs, prepared)
+            .map_err(|error| StageError::new(device_status(&error), error))
+    }
+}
+
+/// Harvests executions.
+#[derive(Debug)]
+pub(crate) struct ComputeEngine {
+    device: Arc<dyn Device>,
+    tpbs: Vec<TpbIndex>,
+    harvester: Harvester,
+    timeout: Option<Duration>,
+    epoch: Instant,
+    /// What the execution at the head reported, once it has ended in good order.
+    ended: Option<Execution>,
+    fault: Option<String>,
+    /// What the device may still touch after a fault: kept until the unit goes.
+    quarantine: Vec<(Arc<[Arc<Program>]>, Vec<Arc<Storage>>)>,
+}
+
+impl ComputeEngine {
+    /// # Errors
+    /// As [`Harvester::open`].
+    pub(crate) fn open(
+        device: &Arc<dyn Device>,
+        tpbs: &[TpbIndex],
+        timeout: Option<Duration>,
+    ) -> Result<Self, DeviceError> {
+        Ok(Self {
+            device: Arc::clone(device),
+            tpbs: tpbs.to_vec(),
+            harvester: Harvester::open(device, tpbs)?,
+            timeout,
+            epoch: Instant::now(),
+            ended: None,
+            fault: None,
+            quarantine: Vec::new(),
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        // CAST: 584 years.
+        self.epoch.elapsed().as_nanos() as u64
+    }
+}
+
+impl Engine for ComputeEngine {
+    type Item = Run;
+    type Outcome = Outcome<Execution>;
+
+    fn begin(&mut self, _: &mut Run) {
+        self.ended = None;
+        self.harvester.begin(self.now_ns(), self.timeout);
+    }
+
+    fn progress(&mut self, _: &mut Run) -> Progress {
+        match self.harvester.step(self.now_ns()) {
+            harvest::Progress::Continue => Progress::Continue,
+            harvest::Progress::Done(report) => {
+                self.ended = Some(Execution {
+                    device_time: report.device_time(),
+                });
+                Progress::Done(report.status)
+            }
+            harvest::Progress::Fatal(report, fault) => {
+                let text = fault.to_string();
+                self.fault = Some(text.clone());
+                Progress::Fatal(Cause {
+                    status: report.status,
+                    seq: None,
+                    text,
+                })
+            }
+        }
+    }
+
+    fn quiesce(&mut self) -> Result<(), Cause> {
+        for tpb in &self.tpbs {
+            self.device.quiesce(*tpb).map_err(|error| Cause {
+                status: device_status(&error),
+                seq: None,
+                text: error.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        run: Run,
+        status: Status,
+    ) -> (Notifier<Outcome<Execution>>, Outcome<Execution>) {
+        let ended = self.ended.take();
+        let detail = self.fault.clone().filter(|_| ended.is_none());
+        if ended.is_none() {
+            // It did not end, or never began: the device may still read and write what it names.
+            self.quarantine.push((run.programs, run.storage));
+        }
+        (
+            run.notifier,
+            Outcome {
+                status,
+                detail,
+                value: ended.unwrap_or_default(),
+            },
+        )
+    }
+}

@@ -1,0 +1,280 @@
+//! What can go wrong, from opening a runtime to the end of a request.
+//!
+//! Every variant maps to exactly one NRT status ([`Error::status`], [`ScheduleError::status`]); a request that was
+//! accepted and failed is a [`RequestError`].
+//! Failures hand back what they were given: [`Refused`] the arguments, [`RequestError`] the buffer.
+
+use core::fmt;
+use std::io;
+use xu_abi::{SeqId, Status};
+use xu_device::DeviceError;
+use xu_model::{LoadError, ModelError};
+use xu_worker::{Refusal, UnitError};
+
+/// Opening a runtime, allocating a tensor or loading a model failed. Nothing half-done remains.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A builder value is out of range.
+    #[error("{what} = {value} is not allowed: {allowed}")]
+    Config {
+        /// Which value.
+        what: &'static str,
+        /// What was given.
+        value: u64,
+        /// What would be accepted.
+        allowed: &'static str,
+    },
+    /// The runtime has no such logical core.
+    #[error("there is no core {core}: this runtime has {cores}, numbered from 0")]
+    NoSuchCore {
+        /// What was asked for.
+        core: u32,
+        /// Number of cores.
+        cores: u32,
+    },
+    /// A core has no such queue.
+    #[error("there is no tensor-op queue {queue}: a core has {queues}, numbered from 0")]
+    NoSuchQueue {
+        /// What was asked for.
+        queue: u8,
+        /// Number of queues.
+        queues: u8,
+    },
+    /// The runtime is closed.
+    #[error("the runtime is closed")]
+    Closed,
+    /// A tensor of no bytes.
+    #[error("a tensor of {bytes} bytes cannot be allocated: at least 1")]
+    EmptyTensor {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// The model has no such input or output.
+    #[error("model {model} has no {role} {index}: it has {count}")]
+    NoSuchTensor {
+        /// The model's name.
+        model: String,
+        /// `input` or `output`.
+        role: &'static str,
+        /// What was asked for.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// A model file is not acceptable.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A model could not be compiled or placed.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The device refused.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A unit could not be made.
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+    /// A worker thread could not be started.
+    #[error("no worker thread for core {core}")]
+    Worker {
+        /// The core.
+        core: u32,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The status that the C ABI reports for this error.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Config { .. }
+            | Self::NoSuchCore { .. }
+            | Self::NoSuchQueue { .. }
+            | Self::EmptyTensor { .. }
+            | Self::NoSuchTensor { .. } => Status::INVALID,
+            Self::Closed => Status::CLOSED,
+            Self::Model(error) => model_status(error),
+            Self::Load(LoadError::Device { source: error, .. }) | Self::Device(error) => {
+                device_status(error)
+            }
+            Self::Load(_) => Status::INVALID,
+            Self::Unit(_) | Self::Worker { .. } => Status::RESOURCE,
+        }
+    }
+}
+
+fn model_status(error: &ModelError) -> Status {
+    match error {
+        ModelError::UnsupportedVersion { .. } => Status::UNSUPPORTED_NEFF_VERSION,
+        _ => Status::INVALID,
+    }
+}
+
+/// The one table from device errors to statuses.
+pub(crate) fn device_status(error: &DeviceError) -> Status {
+    match error {
+        DeviceError::OutOfMemory { .. } | DeviceError::Os { .. } => Status::RESOURCE,
+        DeviceError::BadArgument { .. } => Status::INVALID,
+        DeviceError::DmaAborted { .. } => Status::EXEC_HW_ERR_DMA_ABORT,
+        DeviceError::Busy { .. } => Status::EXEC_NC_BUSY,
+        _ => Status::HW_ERROR,
+    }
+}
+
+/// A request was not accepted: no sequence number was used, and nothing has changed.
+///
+/// The one exception is [`ScheduleError::Unit`] with [`Refusal::Commit`], which says that the queue is degraded now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// The queue said no: full, closing, degraded, or staging failed.
+    #[error(transparent)]
+    Unit(#[from] Refusal),
+    /// The range is not inside the tensor.
+    #[error("{bytes} bytes at offset {offset} pass the end of a tensor of {size} bytes")]
+    OutOfRange {
+        /// Where the range begins.
+        offset: u64,
+        /// How long it is.
+        bytes: u64,
+        /// Size of the tensor.
+        size: u64,
+    },
+    /// The tensor or model lives on another core than the queue.
+    #[error("{what} is on core {on}, the queue on core {queue}")]
+    WrongCore {
+        /// What lives elsewhere.
+        what: &'static str,
+        /// Where it lives.
+        on: u32,
+        /// Where the queue is.
+        queue: u32,
+    },
+    /// The tensor or model belongs to another runtime than the queue.
+    #[error("{what} belongs to another runtime")]
+    WrongRuntime {
+        /// What belongs elsewhere.
+        what: &'static str,
+    },
+    /// The tensor was freed.
+    #[error("the tensor was freed")]
+    TensorFreed,
+    /// The number of tensors differs from what the model takes.
+    #[error("model {model} takes {expected} {role} tensors, given {given}")]
+    TensorCount {
+        /// The model's name.
+        model: String,
+        /// `input` or `output`.
+        role: &'static str,
+        /// How many it takes.
+        expected: usize,
+        /// How many were given.
+        given: usize,
+    },
+    /// A tensor is too small for what the model binds to it.
+    #[error("{role} {name} of model {model} takes {expected} bytes, the tensor has {given}")]
+    TensorTooSmall {
+        /// The model's name.
+        model: String,
+        /// `input` or `output`.
+        role: &'static str,
+        /// Name of the input or output.
+        name: String,
+        /// Bytes that the model binds.
+        expected: u64,
+        /// Bytes of the tensor.
+        given: u64,
+    },
+}
+
+impl ScheduleError {
+    /// Whether the queue was full: wait for room and schedule again.
+    #[must_use]
+    pub fn is_queue_full(&self) -> bool {
+        matches!(self, Self::Unit(Refusal::QueueFull { .. }))
+    }
+
+    /// The status that the C ABI reports for this refusal.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Unit(refusal) => refusal.status(),
+            Self::TensorFreed => Status::INVALID_HANDLE,
+            _ => Status::INVALID,
+        }
+    }
+}
+
+/// A refusal, with the arguments of the refused call.
+pub struct Refused<A> {
+    /// Why.
+    pub reason: ScheduleError,
+    /// What was to be scheduled; `None` only when the device may hold it ([`Refusal::Commit`]).
+    pub args: Option<A>,
+}
+
+impl<A> Refused<A> {
+    pub(crate) fn new(reason: impl Into<ScheduleError>, args: A) -> Self {
+        Self {
+            reason: reason.into(),
+            args: Some(args),
+        }
+    }
+}
+
+impl<A> fmt::Debug for Refused<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused")
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<A> fmt::Display for Refused<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<A> std::error::Error for Refused<A> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.reason)
+    }
+}
+
+/// A request was accepted and did not succeed.
+pub struct RequestError<T> {
+    /// Its final status.
+    pub status: Status,
+    /// Which request.
+    pub seq: SeqId,
+    /// What went wrong, when more is known than the status says.
+    pub detail: Option<String>,
+    /// What the request gives back all the same: the buffer, or the timings of an execution.
+    pub value: Option<T>,
+}
+
+impl<T> fmt::Debug for RequestError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestError")
+            .field("status", &self.status)
+            .field("seq", &self.seq)
+            .field("detail", &self.detail)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for RequestError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failed with {}", self.seq, self.status)?;
+        match &self.detail {
+            Some(detail) => write!(f, ": {detail}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<T> std::error::Error for RequestError<T> {}

@@ -1,0 +1,104 @@
+//! One logical core: its queues, its memory, its models.
+//!
+//! A [`Core`] is a cheap handle into a [`Runtime`](crate::Runtime).
+
+use crate::compute::{ComputeQueue, ComputeStage};
+use crate::error::Error;
+use crate::model::LoadedModel;
+use crate::runtime::Inner;
+use crate::tensor::Tensor;
+use crate::tensor_op::{TensorOpQueue, TransferStage};
+use core::fmt;
+use std::sync::Arc;
+use xu_abi::XuType;
+use xu_device::Place;
+use xu_device::memory::DeviceMemory;
+use xu_device::program::BLOCK_ALIGN;
+use xu_model::Model;
+use xu_worker::Unit;
+
+/// A handle to one logical core.
+#[derive(Clone)]
+pub struct Core {
+    runtime: Arc<Inner>,
+    index: u32,
+}
+
+impl Core {
+    /// The caller has checked that `index` exists.
+    pub(crate) fn new(runtime: Arc<Inner>, index: u32) -> Self {
+        Self { runtime, index }
+    }
+
+    /// Its number, from 0.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Its compute queue.
+    #[must_use]
+    pub fn compute(&self) -> ComputeQueue {
+        ComputeQueue::new(self.clone())
+    }
+
+    /// One of its two tensor-op queues, 0 or 1.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueue`] for any other number.
+    pub fn tensor_op(&self, queue: u8) -> Result<TensorOpQueue, Error> {
+        let queues = XuType::TensorOp.queues();
+        if queue >= queues {
+            return Err(Error::NoSuchQueue { queue, queues });
+        }
+        Ok(TensorOpQueue::new(self.clone(), queue))
+    }
+
+    /// Allocates a tensor of `bytes` in this core's memory. Its contents are undefined.
+    ///
+    /// # Errors
+    /// [`Error::EmptyTensor`] for no bytes, [`Error::Device`] when memory is exhausted (with what is free),
+    /// [`Error::Closed`].
+    pub fn allocate(&self, bytes: u64) -> Result<Tensor, Error> {
+        self.runtime.check_open()?;
+        if bytes == 0 {
+            return Err(Error::EmptyTensor { bytes });
+        }
+        let place = Place::Hbm(self.runtime.tpb(self.index));
+        let memory = DeviceMemory::allocate(self.runtime.device(), place, bytes, BLOCK_ALIGN)?;
+        Ok(Tensor::new(Arc::clone(&self.runtime), self.index, memory))
+    }
+
+    /// Compiles `model` for `batch` samples per execution and places it in this core's memory.
+    ///
+    /// # Errors
+    /// [`Error::Load`] when the batch is 0 or does not fit, [`Error::Closed`].
+    pub fn load(&self, model: &Model, batch: u32) -> Result<LoadedModel, Error> {
+        self.runtime.check_open()?;
+        // CAST: a compute queue holds at most 63 requests.
+        let slots = self.compute_unit().limit() as u32;
+        let tpb = self.runtime.tpb(self.index);
+        let program = xu_model::load(self.runtime.device(), tpb, slots, model, batch)?;
+        Ok(LoadedModel::new(self.clone(), model, batch, program))
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<Inner> {
+        &self.runtime
+    }
+
+    pub(crate) fn compute_unit(&self) -> &Unit<ComputeStage> {
+        self.runtime.units(self.index).compute()
+    }
+
+    pub(crate) fn transfer_unit(&self, queue: u8) -> &Unit<TransferStage> {
+        self.runtime.units(self.index).transfer(queue)
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("index", &self.index)
+            .finish_non_exhaustive()
+    }
+}

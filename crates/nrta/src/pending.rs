@@ -1,0 +1,121 @@
+//! An accepted request on its way: a future that also waits and polls.
+//!
+//! Returned by every schedule call. Spec: seed 003, sequence ids and completion.
+
+use crate::error::RequestError;
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use xu_abi::{SeqId, Status};
+use xu_worker::{Completion, Lost};
+
+/// How a request ended, as its engine tells it.
+#[derive(Debug)]
+pub(crate) struct Outcome<T> {
+    pub(crate) status: Status,
+    pub(crate) detail: Option<String>,
+    pub(crate) value: T,
+}
+
+/// An accepted request.
+///
+/// It resolves to what the request gives back: the buffer of a read or write, the timings of an execution.
+/// Dropping it detaches: the request runs on, and whatever it holds stays alive until it is complete.
+#[must_use = "dropping a pending request detaches from it: nobody will learn its outcome"]
+pub struct Pending<T> {
+    inner: Completion<Outcome<T>>,
+    seq: SeqId,
+}
+
+impl<T> Pending<T> {
+    pub(crate) fn new(inner: Completion<Outcome<T>>, seq: SeqId) -> Self {
+        Self { inner, seq }
+    }
+
+    /// Its place in its queue. Requests of a queue complete in this order.
+    #[must_use]
+    pub fn seq(&self) -> SeqId {
+        self.seq
+    }
+
+    /// Whether the outcome is there.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.inner.is_done()
+    }
+
+    /// Blocks until the request is complete.
+    ///
+    /// # Errors
+    /// [`RequestError`] when it did not succeed.
+    pub fn wait(self) -> Result<T, RequestError<T>> {
+        settle(self.seq, self.inner.wait())
+    }
+
+    /// Blocks until the request is complete or `timeout` has passed.
+    ///
+    /// # Errors
+    /// The request itself when time is up: it is still in flight and can be waited for again.
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<T, RequestError<T>>, Self> {
+        let seq = self.seq;
+        match self.inner.wait_timeout(timeout) {
+            Ok(outcome) => Ok(settle(seq, outcome)),
+            Err(inner) => Err(Self { inner, seq }),
+        }
+    }
+
+    /// The outcome, if it is there. Never blocks.
+    ///
+    /// # Errors
+    /// The request itself while it is in flight.
+    pub fn try_take(self) -> Result<Result<T, RequestError<T>>, Self> {
+        let seq = self.seq;
+        match self.inner.try_take() {
+            Ok(outcome) => Ok(settle(seq, outcome)),
+            Err(inner) => Err(Self { inner, seq }),
+        }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T, RequestError<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let seq = self.seq;
+        Pin::new(&mut self.inner)
+            .poll(cx)
+            .map(|outcome| settle(seq, outcome))
+    }
+}
+
+impl<T> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending")
+            .field("seq", &self.seq)
+            .field("status", &self.inner.status())
+            .finish_non_exhaustive()
+    }
+}
+
+fn settle<T>(seq: SeqId, outcome: Result<Outcome<T>, Lost>) -> Result<T, RequestError<T>> {
+    match outcome {
+        Ok(Outcome { status, value, .. }) if status.is_success() => Ok(value),
+        Ok(Outcome {
+            status,
+            detail,
+            value,
+        }) => Err(RequestError {
+            status,
+            seq,
+            detail,
+            value: Some(value),
+        }),
+        Err(lost) => Err(RequestError {
+            status: Status::FAILURE,
+            seq,
+            detail: Some(lost.to_string()),
+            value: None,
+        }),
+    }
+}

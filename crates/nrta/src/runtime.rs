@@ -1,0 +1,388 @@
+//! Open and close the lane: a device, its logical cores, and one worker thread for each.
+//!
+//! ```text
+//!  Runtime ── Inner ── device
+//!                 ├─ core 0: compute unit, two tensor-op units      (submitting halves)
+//!                 ├─ core 1: ...
+//!                 └─ worker threads, one per core                   (their worker halves)
+//! ```
+//!
+//! Opening is all or nothing. Closing refuses new requests, waits until every accepted request is complete,
+//! stops the units and joins the workers. Spec `xu.md` section 4, shutdown.
+
+use crate::compute::{ComputeEngine, ComputeStage};
+use crate::error::Error;
+use crate::logical_core::Core;
+use crate::tensor_op::{TransferEngine, TransferStage};
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use xu_abi::{TpbIndex, XuId, XuType};
+use xu_device::simulated::{Machine, MachineConfig};
+use xu_device::stage::{SkipConfig, Stager};
+use xu_device::transfer::TransferQueue;
+use xu_device::{Device, map};
+use xu_worker::{PollPolicy, Refusal, Runner, Unit, WorkerThread, completion};
+
+/// Most requests that a tensor-op queue takes (spec `xu.md` section 1).
+const TENSOR_OP_LIMIT: u64 = 65_536;
+/// Most requests that a compute queue can be made to take.
+const MAX_COMPUTE_LIMIT: u64 = 63;
+/// Most logical cores of a runtime.
+const MAX_CORES: u64 = 256;
+
+/// How a runtime is opened. Made by [`Runtime::builder`].
+#[derive(Clone, Debug)]
+pub struct Builder {
+    cores: u32,
+    compute_limit: u64,
+    exec_timeout: Option<Duration>,
+    poll_policy: PollPolicy,
+    skip_config: SkipConfig,
+    hbm_bytes: Option<u64>,
+    seed: u64,
+    device: Option<Arc<dyn Device>>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            cores: 1,
+            compute_limit: 8,
+            exec_timeout: Some(Duration::from_secs(30)),
+            poll_policy: PollPolicy::default(),
+            skip_config: SkipConfig::default(),
+            hbm_bytes: None,
+            seed: 0,
+            device: None,
+        }
+    }
+}
+
+impl Builder {
+    /// Number of logical cores, 1 to 256; default 1.
+    #[must_use]
+    pub fn cores(mut self, cores: u32) -> Self {
+        self.cores = cores;
+        self
+    }
+
+    /// Most executions per core that are accepted and not complete, 1 to 63; default 8.
+    #[must_use]
+    pub fn compute_limit(mut self, requests: u64) -> Self {
+        self.compute_limit = requests;
+        self
+    }
+
+    /// Limit for one execution, from the moment its core phase begins; default 30 seconds, `None` is no limit.
+    ///
+    /// An execution that exceeds it ends with `TIMEOUT` and degrades its compute queue.
+    #[must_use]
+    pub fn exec_timeout(mut self, limit: Option<Duration>) -> Self {
+        self.exec_timeout = limit;
+        self
+    }
+
+    /// How eagerly workers look at the device; default [`PollPolicy::Adaptive`].
+    #[must_use]
+    pub fn poll_policy(mut self, policy: PollPolicy) -> Self {
+        self.poll_policy = policy;
+        self
+    }
+
+    /// Whether requests skip loading what the sequencer has loaded; default [`SkipConfig::Never`].
+    #[must_use]
+    pub fn skip_config(mut self, skip: SkipConfig) -> Self {
+        self.skip_config = skip;
+        self
+    }
+
+    /// Usable memory of each simulated core, bytes; default 64 MiB.
+    #[must_use]
+    pub fn simulated_hbm_bytes(mut self, bytes: u64) -> Self {
+        self.hbm_bytes = Some(bytes);
+        self
+    }
+
+    /// Seed of the simulated machine's interleavings; default 0.
+    #[must_use]
+    pub fn simulated_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Uses this device instead of a simulated machine of our own making.
+    ///
+    /// The runtime must be its only user.
+    #[must_use]
+    pub fn device(mut self, device: Arc<dyn Device>) -> Self {
+        self.device = Some(device);
+        self
+    }
+
+    /// Opens the runtime. On failure nothing remains.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a value out of range, [`Error::Device`], [`Error::Unit`], [`Error::Worker`].
+    pub fn open(self) -> Result<Runtime, Error> {
+        check("cores", u64::from(self.cores), MAX_CORES, "1 to 256")?;
+        check(
+            "compute_limit",
+            self.compute_limit,
+            MAX_COMPUTE_LIMIT,
+            "1 to 63",
+        )?;
+        let device = match &self.device {
+            Some(device) => Arc::clone(device),
+            None => self.simulate()?,
+        };
+        check(
+            "cores",
+            u64::from(self.cores),
+            u64::from(device.shape().tpbs),
+            "the device's cores",
+        )?;
+        let mut cores = Vec::new();
+        let mut workers = Vec::new();
+        for core in 0..self.cores {
+            let (units, runners) = self.open_core(&device, core)?;
+            let worker = WorkerThread::spawn(&format!("nrta-nc{core}"), runners, self.poll_policy)
+                .map_err(|source| Error::Worker { core, source })?;
+            cores.push(units);
+            workers.push(worker);
+        }
+        let inner = Inner {
+            cores,
+            closed: AtomicBool::new(false),
+            workers: Mutex::new(workers),
+            retired: Mutex::new(Vec::new()),
+            device,
+        };
+        Ok(Runtime {
+            inner: Arc::new(inner),
+        })
+    }
+
+    fn simulate(&self) -> Result<Arc<dyn Device>, Error> {
+        let defaults = MachineConfig::default();
+        // CAST: at most 256, checked by the caller.
+        let tpbs = self.cores as u16;
+        let hbm_bytes = self.hbm_bytes.unwrap_or(defaults.hbm_bytes);
+        let config = MachineConfig {
+            tpbs,
+            hbm_bytes,
+            seed: self.seed,
+            ..defaults
+        };
+        Ok(Machine::start(config)?)
+    }
+
+    fn open_core(
+        &self,
+        device: &Arc<dyn Device>,
+        core: u32,
+    ) -> Result<(CoreUnits, Vec<Box<dyn Runner>>), Error> {
+        // CAST: at most 256 cores.
+        let (vnc, tpb) = (core as u8, TpbIndex::new(core as u16));
+        let mut runners: Vec<Box<dyn Runner>> = Vec::new();
+        let stager = Stager::open(device, &[tpb], self.compute_limit as u32, self.skip_config)?;
+        let engine = ComputeEngine::open(device, &[tpb], self.exec_timeout)?;
+        let xu = xu_id(XuType::Compute, 0, vnc)?;
+        let (compute, runner) =
+            Unit::new(xu, self.compute_limit, ComputeStage::new(stager), engine)?;
+        runners.push(Box::new(runner));
+        let mut transfers = Vec::new();
+        for queue in 0..XuType::TensorOp.queues() {
+            let queue_of_core = map::transfer_queue(tpb, queue);
+            let engine = TransferEngine::new(TransferQueue::open(device, queue_of_core)?);
+            let xu = xu_id(XuType::TensorOp, queue, vnc)?;
+            let (unit, runner) = Unit::new(xu, TENSOR_OP_LIMIT, TransferStage, engine)?;
+            transfers.push(unit);
+            runners.push(Box::new(runner));
+        }
+        Ok((
+            CoreUnits {
+                tpb,
+                compute,
+                transfers,
+            },
+            runners,
+        ))
+    }
+}
+
+fn check(what: &'static str, value: u64, most: u64, allowed: &'static str) -> Result<(), Error> {
+    if (1..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(Error::Config {
+            what,
+            value,
+            allowed,
+        })
+    }
+}
+
+fn xu_id(xu_type: XuType, queue: u8, vnc: u8) -> Result<XuId, Error> {
+    XuId::new(xu_type, queue, vnc).ok_or(Error::NoSuchQueue {
+        queue,
+        queues: xu_type.queues(),
+    })
+}
+
+/// An open runtime. Dropping it closes it.
+///
+/// Closing waits until every accepted request is complete, because memory that the device may still write
+/// must not be freed. Handles that outlive it are refused from then on.
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+impl Runtime {
+    /// Starts describing a runtime.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Number of logical cores.
+    #[must_use]
+    pub fn cores(&self) -> u32 {
+        // CAST: at most 256.
+        self.inner.cores.len() as u32
+    }
+
+    /// One of the logical cores, numbered from 0.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCore`].
+    pub fn core(&self, index: u32) -> Result<Core, Error> {
+        if index >= self.cores() {
+            return Err(Error::NoSuchCore {
+                core: index,
+                cores: self.cores(),
+            });
+        }
+        Ok(Core::new(Arc::clone(&self.inner), index))
+    }
+
+    /// Closes: refuses new requests, waits for the accepted ones, stops the workers.
+    pub fn close(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.inner.close();
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("cores", &self.cores())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all handles share. The fields drop in this order: units, workers, then what they have left behind,
+/// then the device.
+pub(crate) struct Inner {
+    cores: Vec<CoreUnits>,
+    closed: AtomicBool,
+    workers: Mutex<Vec<WorkerThread>>,
+    /// Worker halves of closed units: they keep what a degraded unit's device may still touch.
+    retired: Mutex<Vec<Box<dyn Runner>>>,
+    device: Arc<dyn Device>,
+}
+
+impl Inner {
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// The units of a core that exists.
+    pub(crate) fn units(&self, core: u32) -> &CoreUnits {
+        // PANIC: `Core` handles are made for existing cores only.
+        &self.cores[core as usize]
+    }
+
+    pub(crate) fn tpb(&self, core: u32) -> TpbIndex {
+        self.units(core).tpb
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        // PAIRS: with the release store in `close`.
+        if self.closed.load(Ordering::Acquire) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn close(&self) {
+        // PAIRS: with the acquire load in `check_open`.
+        self.closed.store(true, Ordering::Release);
+        for core in &self.cores {
+            core.compute.close();
+            core.transfers.iter().for_each(Unit::close);
+        }
+        for core in &self.cores {
+            stop(&core.compute);
+            core.transfers.iter().for_each(stop);
+        }
+        let workers = core::mem::take(&mut *self.workers.lock());
+        for worker in workers {
+            let runners = worker.stop();
+            self.retired.lock().extend(runners);
+        }
+    }
+}
+
+/// Waits until a unit is empty, then sends a stop through it and waits for that.
+fn stop<S: xu_worker::Stage>(unit: &Unit<S>) {
+    unit.drain();
+    let (notifier, stopped) = completion();
+    let sent: Result<_, Refusal> = unit.schedule_stop(notifier);
+    if sent.is_ok() {
+        // A unit that was given up answers with `Lost`, or keeps the stop until it is dropped.
+        unit.drain();
+    }
+    drop(stopped);
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("cores", &self.cores)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The submitting halves of a core's units.
+#[derive(Debug)]
+pub(crate) struct CoreUnits {
+    tpb: TpbIndex,
+    compute: Unit<ComputeStage>,
+    /// One per tensor-op queue.
+    transfers: Vec<Unit<TransferStage>>,
+}
+
+impl CoreUnits {
+    pub(crate) fn compute(&self) -> &Unit<ComputeStage> {
+        &self.compute
+    }
+
+    pub(crate) fn transfer(&self, queue: u8) -> &Unit<TransferStage> {
+        // PANIC: `TensorOpQueue` handles are made for existing queues only.
+        &self.transfers[usize::from(queue)]
+    }
+}
+
+const _: () = {
+    // The workers' units: one compute, two tensor-op.
+    assert!(1 + 2 <= xu_worker::worker::MAX_UNITS);
+};

@@ -1,0 +1,249 @@
+//! Tensor-op queues: write bytes into tensors and read them back, in order, one at a time.
+//!
+//! [`TensorOpQueue`] is the caller's side; the engine moves one chunk per step on the worker thread, so a
+//! large transfer does not hold up the other queues of its core.
+//! Spec: `c-api.md` section 6.1, `xu.md` section 4.
+
+use crate::error::{Refused, device_status};
+use crate::logical_core::Core;
+use crate::pending::{Outcome, Pending};
+use crate::tensor::{Storage, Tensor};
+use core::mem;
+use std::sync::Arc;
+use xu_abi::Status;
+use xu_device::DeviceError;
+use xu_device::transfer::{CHUNK, TransferQueue};
+use xu_worker::{Cause, Engine, Notifier, Progress, Stage, StageError, Unit, completion};
+
+/// One of a core's two queues that move tensors.
+///
+/// Requests on one queue run in the order in which they were accepted. Nothing is implied between two
+/// queues: wait for a write before scheduling what reads it elsewhere.
+#[derive(Clone, Debug)]
+pub struct TensorOpQueue {
+    core: Core,
+    index: u8,
+}
+
+impl TensorOpQueue {
+    pub(crate) fn new(core: Core, index: u8) -> Self {
+        Self { core, index }
+    }
+
+    /// Schedules a write of `bytes` to `tensor` at byte `offset`. Never blocks.
+    ///
+    /// Resolves to `bytes`, so that the buffer can be used again. Writing nothing is a request like any other.
+    ///
+    /// # Errors
+    /// [`Refused`], with `bytes`: the range passes the end, the tensor was freed or is on another core, or
+    /// the queue takes no request now.
+    pub fn write(
+        &self,
+        tensor: &Tensor,
+        offset: u64,
+        bytes: Vec<u8>,
+    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
+        self.schedule(Direction::ToDevice, tensor, offset, bytes)
+    }
+
+    /// Schedules a read of `into.len()` bytes from `tensor` at byte `offset`. Never blocks.
+    ///
+    /// Resolves to `into`, filled.
+    ///
+    /// # Errors
+    /// As [`TensorOpQueue::write`], with `into`.
+    pub fn read(
+        &self,
+        tensor: &Tensor,
+        offset: u64,
+        into: Vec<u8>,
+    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
+        self.schedule(Direction::ToHost, tensor, offset, into)
+    }
+
+    fn schedule(
+        &self,
+        direction: Direction,
+        tensor: &Tensor,
+        offset: u64,
+        buffer: Vec<u8>,
+    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
+        let checked = tensor
+            .storage_for(self.core.runtime(), self.core.index())
+            .and_then(|storage| {
+                tensor
+                    .check_range(offset, buffer.len() as u64)
+                    .map(|()| storage)
+            });
+        let storage = match checked {
+            Ok(storage) => storage,
+            Err(reason) => return Err(Refused::new(reason, buffer)),
+        };
+        let (notifier, completion) = completion();
+        let transfer = Transfer {
+            direction,
+            storage,
+            offset,
+            buffer,
+            moved: 0,
+            notifier,
+        };
+        match self.unit().submit(transfer) {
+            Ok(seq) => Ok(Pending::new(completion, seq)),
+            Err(refused) => Err(Refused {
+                reason: refused.reason.into(),
+                args: refused.item.map(|transfer| transfer.buffer),
+            }),
+        }
+    }
+
+    pub(crate) fn unit(&self) -> &Unit<TransferStage> {
+        self.core.transfer_unit(self.index)
+    }
+}
+
+crate::queue::queue_methods!(TensorOpQueue);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    ToDevice,
+    ToHost,
+}
+
+/// A request to move bytes. It owns all that is touched until it is complete.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    direction: Direction,
+    storage: Arc<Storage>,
+    offset: u64,
+    buffer: Vec<u8>,
+    /// Bytes that have arrived.
+    moved: usize,
+    notifier: Notifier<Outcome<Vec<u8>>>,
+}
+
+/// Nothing is staged at submit: the worker posts each chunk when its turn comes.
+#[derive(Debug)]
+pub(crate) struct TransferStage;
+
+impl Stage for TransferStage {
+    type Item = Transfer;
+
+    fn prepare(&mut self, _: &mut Transfer) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _: &mut Transfer) -> Result<(), StageError> {
+        Ok(())
+    }
+}
+
+/// Moves the transfer at the head of the queue, a chunk at a time.
+#[derive(Debug)]
+pub(crate) struct TransferEngine {
+    queue: TransferQueue,
+    /// Length of the chunk that is on its way; 0 when none is.
+    chunk: usize,
+    fault: Option<String>,
+    /// Storage that the device may still touch after a fault: kept until the unit goes.
+    quarantine: Vec<Arc<Storage>>,
+}
+
+impl TransferEngine {
+    pub(crate) fn new(queue: TransferQueue) -> Self {
+        Self {
+            queue,
+            chunk: 0,
+            fault: None,
+            quarantine: Vec::new(),
+        }
+    }
+
+    /// One look: begin a chunk if none is under way, and take it in if it has arrived.
+    fn advance(&mut self, transfer: &mut Transfer) -> Result<bool, DeviceError> {
+        let left = transfer.buffer.len() - transfer.moved;
+        if left == 0 {
+            return Ok(true);
+        }
+        if self.chunk == 0 {
+            let chunk = left.min(CHUNK);
+            let range = transfer.moved..transfer.moved + chunk;
+            let at = transfer
+                .storage
+                .addr(transfer.offset + transfer.moved as u64);
+            match transfer.direction {
+                Direction::ToDevice => self.queue.begin_write(at, &transfer.buffer[range])?,
+                Direction::ToHost => self.queue.begin_read(at, chunk)?,
+            }
+            self.chunk = chunk;
+        }
+        if !self.queue.poll()? {
+            return Ok(false);
+        }
+        let chunk = mem::take(&mut self.chunk);
+        let range = transfer.moved..transfer.moved + chunk;
+        if transfer.direction == Direction::ToHost {
+            self.queue.collect(&mut transfer.buffer[range])?;
+        }
+        transfer.moved += chunk;
+        Ok(transfer.moved == transfer.buffer.len())
+    }
+}
+
+impl Engine for TransferEngine {
+    type Item = Transfer;
+    type Outcome = Outcome<Vec<u8>>;
+
+    fn begin(&mut self, _: &mut Transfer) {
+        self.chunk = 0;
+    }
+
+    fn progress(&mut self, transfer: &mut Transfer) -> Progress {
+        match self.advance(transfer) {
+            Ok(false) => Progress::Continue,
+            Ok(true) => Progress::Done(Status::SUCCESS),
+            Err(error) => {
+                let text = error.to_string();
+                self.fault = Some(text.clone());
+                Progress::Fatal(Cause {
+                    status: transfer_status(&error),
+                    seq: None,
+                    text,
+                })
+            }
+        }
+    }
+
+    fn quiesce(&mut self) -> Result<(), Cause> {
+        // Requests run one at a time, so behind the last one nothing is under way.
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        transfer: Transfer,
+        status: Status,
+    ) -> (Notifier<Outcome<Vec<u8>>>, Outcome<Vec<u8>>) {
+        if self.chunk != 0 {
+            self.quarantine.push(transfer.storage);
+            self.chunk = 0;
+        }
+        let detail = self.fault.clone().filter(|_| !status.is_success());
+        (
+            transfer.notifier,
+            Outcome {
+                status,
+                detail,
+                value: transfer.buffer,
+            },
+        )
+    }
+}
+
+/// A device that refuses an address or argument at this depth is not what we think it is.
+fn transfer_status(error: &DeviceError) -> Status {
+    match device_status(error) {
+        Status::INVALID => Status::HW_ERROR,
+        status => status,
+    }
+}

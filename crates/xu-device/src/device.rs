@@ -1,0 +1,236 @@
+//! The seam between the lane and a backend: memory, DMA queues, semaphores, notification queues, a clock.
+//!
+//! Implemented by each backend, called by the stager, the harvester and the transfer queues.
+//! The trait stands at the height of bytes and registers so that all logic stays above it.
+//! It is deliberately not sealed: tests interpose a device that alters bytes on the way.
+
+use core::fmt;
+use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
+
+/// What stager, harvester and transfer queues need of a device.
+///
+/// Every method may be called from any thread.
+/// A device never panics on an argument: what it cannot do is a [`DeviceError`].
+pub trait Device: Send + Sync + fmt::Debug {
+    /// What this device consists of.
+    fn shape(&self) -> Shape;
+
+    /// Reserves `bytes` at `place`, aligned to `align` (a power of two). Contents are undefined.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`] with what is free, or [`DeviceError::BadArgument`].
+    fn allocate(&self, place: Place, bytes: u64, align: u64) -> Result<DeviceAddr, DeviceError>;
+
+    /// Returns what [`Device::allocate`] gave.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadAddress`] when nothing was allocated there.
+    fn release(&self, addr: DeviceAddr) -> Result<(), DeviceError>;
+
+    /// Stores `bytes` at `to`; complete before any later doorbell is seen by the device.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadAddress`] when the range is not memory.
+    fn write(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// Loads `into.len()` bytes from `from`.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadAddress`] when the range is not memory.
+    fn read(&self, from: DeviceAddr, into: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Loads one aligned 32-bit word that the device may be writing, with acquire ordering.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadAddress`] when `from` is not memory or not a multiple of 4.
+    fn load_acquire(&self, from: DeviceAddr) -> Result<u32, DeviceError>;
+
+    /// Gives a DMA queue its two rings of `descriptors` entries each and resets it.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`] when the count is not a multiple of 16 from 32, or the queue does not
+    /// exist; [`DeviceError::BadAddress`] when a base is not 256-byte aligned memory.
+    fn open_dma_queue(
+        &self,
+        queue: DmaQueue,
+        tx_ring: DeviceAddr,
+        rx_ring: DeviceAddr,
+        descriptors: u32,
+    ) -> Result<(), DeviceError>;
+
+    /// Adds `descriptors` to the tails of both rings: the queue walks them.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`] when the count exceeds the ring or the queue is not open;
+    /// [`DeviceError::DmaAborted`] when the queue has stopped.
+    fn start_dma(&self, queue: DmaQueue, descriptors: u32) -> Result<(), DeviceError>;
+
+    /// Adds one to a semaphore of a core. On the start semaphore this is the doorbell.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`] when the core does not exist; [`DeviceError::Lost`].
+    fn increment_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<(), DeviceError>;
+
+    /// The value of a semaphore of a core.
+    ///
+    /// # Errors
+    /// As [`Device::increment_semaphore`].
+    fn read_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<i32, DeviceError>;
+
+    /// Creates (or creates anew) a notification queue of `bytes`, zeroed, empty and enabled, and returns
+    /// where its ring begins.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`] when `bytes` is not a power of two from 64, or core or queue do not exist.
+    fn open_notification_queue(
+        &self,
+        tpb: TpbIndex,
+        nq: u8,
+        bytes: u64,
+    ) -> Result<DeviceAddr, DeviceError>;
+
+    /// Tells the device that records before byte offset `head` have been read.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`] when `head` is not a record boundary inside the ring.
+    fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError>;
+
+    /// Whether a core's error-trigger cause has the overflow bit set.
+    ///
+    /// # Errors
+    /// As [`Device::increment_semaphore`].
+    fn overflow_latched(&self, tpb: TpbIndex) -> Result<bool, DeviceError>;
+
+    /// How device ticks relate to nanoseconds.
+    fn clock(&self) -> Clock;
+
+    /// Waits until a core runs nothing, as far as the device can tell.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] when the core does not come to rest.
+    fn quiesce(&self, tpb: TpbIndex) -> Result<(), DeviceError>;
+}
+
+/// What a device consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Generation: 2 for v2, 3 for v3.
+    pub arch: u8,
+    /// Number of physical cores.
+    pub tpbs: u16,
+    /// High-bandwidth memory per core, bytes.
+    pub hbm_bytes: u64,
+}
+
+/// Where memory is reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Device memory next to a core.
+    Hbm(TpbIndex),
+    /// Host memory that the device can reach.
+    Host,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hbm(tpb) => write!(f, "device memory of core {tpb}"),
+            Self::Host => f.write_str("host memory"),
+        }
+    }
+}
+
+/// A DMA queue of one core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DmaQueue {
+    /// The core.
+    pub tpb: TpbIndex,
+    /// The queue of that core: see [`crate::map`].
+    pub index: u8,
+}
+
+/// How device ticks relate to nanoseconds (spec `xu.md` section 6, timestamps).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    /// The tick count that corresponds to `init_ns`.
+    pub init_ticks: u64,
+    /// Monotonic nanoseconds of the host when the tick count was `init_ticks`.
+    pub init_ns: u64,
+    /// Nanoseconds that a tick should take.
+    pub expected_increment: f64,
+    /// Ticks that the counter really advances in that time.
+    pub actual_increment: f64,
+}
+
+impl Clock {
+    /// Host nanoseconds at a device time stamp. Stamps before the start count as the start.
+    #[must_use]
+    pub fn to_host_ns(&self, ticks: u64) -> u64 {
+        let elapsed = ticks.saturating_sub(self.init_ticks) as f64;
+        // CAST: a finite non-negative product; `as` saturates.
+        self.init_ns.saturating_add((self.expected_increment / self.actual_increment * elapsed) as u64)
+    }
+}
+
+/// Why a device did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// Memory ran out; nothing was reserved.
+    #[error(
+        "{place} is exhausted: asked for {asked} bytes, {free} free, largest block {largest}"
+    )]
+    OutOfMemory {
+        /// Where.
+        place: Place,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes free in all.
+        free: u64,
+        /// The largest free block, bytes.
+        largest: u64,
+    },
+    /// An address range is not memory, or not allocated.
+    #[error("no memory at {addr} for {bytes} bytes")]
+    BadAddress {
+        /// Where the range begins.
+        addr: DeviceAddr,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// An argument is out of range.
+    #[error("{what}: {value} is not allowed ({allowed})")]
+    BadArgument {
+        /// Which argument.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// What would be accepted.
+        allowed: &'static str,
+    },
+    /// A DMA queue stopped on a descriptor that it could not execute.
+    #[error("dma queue {index} of core {tpb} has aborted")]
+    DmaAborted {
+        /// The core.
+        tpb: TpbIndex,
+        /// The queue.
+        index: u8,
+    },
+    /// A core did not come to rest.
+    #[error("core {tpb} does not come to rest")]
+    Busy {
+        /// The core.
+        tpb: TpbIndex,
+    },
+    /// The device no longer answers.
+    #[error("the device no longer answers")]
+    Lost,
+    /// The operating system refused a resource.
+    #[error("the operating system refused {what}: {reason}")]
+    Os {
+        /// What was asked for.
+        what: &'static str,
+        /// Why it was refused.
+        reason: String,
+    },
+}

@@ -1,0 +1,469 @@
+//! From notification records to the status of an execution.
+//!
+//! Driven by the compute engine on the worker thread, one step at a time; a step never blocks.
+//! Rules: spec `xu.md` section 6.
+//!
+//! ```text
+//!  begin        step ...                         step ...
+//!  -----> WaitBarrier ---- barrier clear -------> WaitCore ---- all engines complete ---> Done
+//!           | warns, never fails                   | per engine: START_PENDING -> END_PENDING -> COMPLETE
+//!           '                                      '-- out of order, unexpected, overflow, timeout --> Fatal
+//! ```
+//!
+//! Records carry no request id, so order is everything: an engine's queue is not read past the END of the
+//! execution at hand (what follows belongs to the next one), and error records are told apart by their
+//! time stamp.
+//! The deadline runs from the moment the barrier is clear, and is judged only after a sweep that found
+//! every ring empty: what is already in a ring is never reported as a timeout.
+
+use crate::device::{Clock, Device, DeviceError};
+use crate::map;
+use crate::nq::NqReader;
+use core::time::Duration;
+use std::sync::Arc;
+use xu_abi::device::ERROR_NQ;
+use xu_abi::record::{Custom, ErrorKind, Subtype};
+use xu_abi::{Engine, ErrorRecord, Status, StatusRecord, TpbIndex};
+
+/// Records read per engine and sweep.
+const SWEEP: usize = 16;
+/// Records of each notification ring.
+const NQ_ENTRIES: u32 = 256;
+/// First wait after which a collectives barrier is worth a warning; doubles each time.
+const BARRIER_WARNING: Duration = Duration::from_secs(120);
+/// From this generation on, custom records of one engine carry another tag.
+const RETAGGING_ARCH: u8 = 3;
+
+/// What one step found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// Still running.
+    Continue,
+    /// Complete; the unit stays usable whatever the status.
+    Done(Report),
+    /// Complete, and the unit must take no more work.
+    Fatal(Report, Fault),
+}
+
+/// What a finished execution reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The status, resolved over all cores.
+    pub status: Status,
+    /// Start of the first engine, monotonic host nanoseconds; `None` when none started.
+    pub started_ns: Option<u64>,
+    /// End of the last engine, monotonic host nanoseconds; `None` when none ended.
+    pub ended_ns: Option<u64>,
+}
+
+impl Report {
+    /// How long the device was busy, when both ends are known.
+    #[must_use]
+    pub fn device_time(&self) -> Option<Duration> {
+        let (start, end) = (self.started_ns?, self.ended_ns?);
+        Some(Duration::from_nanos(end.saturating_sub(start)))
+    }
+}
+
+/// Why an execution ended its unit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Not every engine finished in time.
+    #[error("core {tpb} did not finish within {limit:?}: {pending} of 5 engines pending, first {first}")]
+    Timeout {
+        /// The first core with a pending engine.
+        tpb: TpbIndex,
+        /// The limit.
+        limit: Duration,
+        /// Engines that have not ended.
+        pending: usize,
+        /// The first of them.
+        first: Engine,
+    },
+    /// Notification records were lost.
+    #[error("core {tpb} lost notification records: a queue overflowed")]
+    Overflow {
+        /// The core.
+        tpb: TpbIndex,
+    },
+    /// START or END came where it does not belong.
+    #[error("core {tpb} {engine}: {subtype:?} out of order")]
+    OutOfOrder {
+        /// The core.
+        tpb: TpbIndex,
+        /// The engine.
+        engine: Engine,
+        /// What came.
+        subtype: Subtype,
+    },
+    /// A record that means nothing on a status ring.
+    #[error("core {tpb} {engine}: unexpected record {subtype:?}, sub-id {sub_id}, debug hint {hint}")]
+    Unexpected {
+        /// The core.
+        tpb: TpbIndex,
+        /// The engine.
+        engine: Engine,
+        /// Its subtype.
+        subtype: Subtype,
+        /// Its custom sub-id.
+        sub_id: u16,
+        /// Its debug hint.
+        hint: u8,
+    },
+    /// The hardware reported an error that ends the unit.
+    #[error("core {tpb} reported {status}")]
+    Hardware {
+        /// The core.
+        tpb: TpbIndex,
+        /// What the error means.
+        status: Status,
+    },
+    /// The device did not answer a read.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EngineState {
+    StartPending,
+    EndPending,
+    Complete,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    WaitBarrier { since_ns: u64, warn_after: Duration },
+    WaitCore { since_ns: u64 },
+}
+
+/// The harvester of one compute unit. It serves one execution at a time.
+#[derive(Debug)]
+pub struct Harvester {
+    device: Arc<dyn Device>,
+    clock: Clock,
+    arch: u8,
+    cores: Vec<CoreQueues>,
+    state: State,
+    timeout: Option<Duration>,
+    barrier_warnings: u64,
+}
+
+#[derive(Debug)]
+struct CoreQueues {
+    tpb: TpbIndex,
+    status: [NqReader; 5],
+    errors: NqReader,
+    /// An error record that belongs to the next execution.
+    held_back: Option<ErrorRecord>,
+    engines: [EngineState; 5],
+    first_start: Option<u64>,
+    last_end: Option<u64>,
+    outcome: Status,
+}
+
+impl Harvester {
+    /// Opens the status and error queues of every core in `tpbs`.
+    ///
+    /// # Errors
+    /// As [`NqReader::open`].
+    pub fn open(device: &Arc<dyn Device>, tpbs: &[TpbIndex]) -> Result<Self, DeviceError> {
+        let cores =
+            tpbs.iter().map(|&tpb| CoreQueues::open(device, tpb)).collect::<Result<_, _>>()?;
+        Ok(Self {
+            device: Arc::clone(device),
+            clock: device.clock(),
+            arch: device.shape().arch,
+            cores,
+            state: State::Idle,
+            timeout: None,
+            barrier_warnings: 0,
+        })
+    }
+
+    /// Takes up the execution at the head of the queue. `timeout` of `None` waits for ever.
+    pub fn begin(&mut self, now_ns: u64, timeout: Option<Duration>) {
+        for core in &mut self.cores {
+            core.engines = [EngineState::StartPending; 5];
+            core.first_start = None;
+            core.last_end = None;
+            core.outcome = Status::SUCCESS;
+        }
+        self.timeout = timeout;
+        self.state = State::WaitBarrier { since_ns: now_ns, warn_after: BARRIER_WARNING };
+    }
+
+    /// How often a collectives barrier has outlasted its warning threshold.
+    #[must_use]
+    pub fn barrier_warnings(&self) -> u64 {
+        self.barrier_warnings
+    }
+
+    /// Looks once at what the device has to say. `now_ns` is monotonic host time.
+    pub fn step(&mut self, now_ns: u64) -> Progress {
+        match self.advance(now_ns) {
+            Ok(false) => Progress::Continue,
+            Ok(true) => self.finish(None),
+            Err(fault) => self.finish(Some(fault)),
+        }
+    }
+
+    fn advance(&mut self, now_ns: u64) -> Result<bool, Fault> {
+        if let State::WaitBarrier { since_ns, warn_after } = self.state {
+            if !self.barrier_clear()? {
+                if elapsed(since_ns, now_ns) >= warn_after {
+                    self.barrier_warnings += 1;
+                    self.state = State::WaitBarrier { since_ns, warn_after: warn_after * 2 };
+                }
+                return Ok(false);
+            }
+            self.state = State::WaitCore { since_ns: now_ns };
+        }
+        let State::WaitCore { since_ns } = self.state else {
+            return Ok(false);
+        };
+        let mut read = 0;
+        for core in &mut self.cores {
+            read += core.sweep(self.device.as_ref(), self.arch)?;
+        }
+        if self.cores.iter().all(CoreQueues::is_complete) {
+            return Ok(true);
+        }
+        match self.timeout {
+            Some(limit) if read == 0 && elapsed(since_ns, now_ns) >= limit => {
+                Err(self.timed_out(limit)?)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn barrier_clear(&self) -> Result<bool, DeviceError> {
+        for core in &self.cores {
+            if self.device.read_semaphore(core.tpb, map::COLLECTIVES_BARRIER)? > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A missing END means either a slow device or a lost record: the cause register tells.
+    fn timed_out(&self, limit: Duration) -> Result<Fault, Fault> {
+        for core in self.cores.iter().filter(|core| !core.is_complete()) {
+            let tpb = core.tpb;
+            if self.device.overflow_latched(tpb)? {
+                return Ok(Fault::Overflow { tpb });
+            }
+            let pending = |engine: &&Engine| core.engines[engine.index()] != EngineState::Complete;
+            let mut engines = Engine::ALL.iter().filter(pending);
+            if let Some(&first) = engines.next() {
+                return Ok(Fault::Timeout { tpb, limit, pending: 1 + engines.count(), first });
+            }
+        }
+        Ok(Fault::Device(DeviceError::Lost))
+    }
+
+    /// Sweeps the error rings, resolves the cores' statuses and decides whether the unit can go on.
+    fn finish(&mut self, fault: Option<Fault>) -> Progress {
+        self.state = State::Idle;
+        let mut fault = fault;
+        let mut report = Report::default();
+        for core in &mut self.cores {
+            match core.sweep_errors() {
+                Ok(status) => core.outcome = core.outcome.resolve(status),
+                Err(error) => fault = fault.or(Some(Fault::Device(error))),
+            }
+            report.status = report.status.resolve(core.outcome);
+            report.started_ns = earliest(report.started_ns, core.first_start);
+            report.ended_ns = report.ended_ns.max(core.last_end);
+            if ends_the_unit(core.outcome) && fault.is_none() {
+                fault = Some(Fault::Hardware { tpb: core.tpb, status: core.outcome });
+            }
+        }
+        report.started_ns = report.started_ns.map(|ticks| self.clock.to_host_ns(ticks));
+        report.ended_ns = report.ended_ns.map(|ticks| self.clock.to_host_ns(ticks));
+        match fault {
+            None => Progress::Done(report),
+            Some(fault) => {
+                // The verdict stands: a timeout is not renamed by what the error ring says.
+                report.status = fault_status(&fault);
+                Progress::Fatal(report, fault)
+            }
+        }
+    }
+}
+
+impl CoreQueues {
+    fn open(device: &Arc<dyn Device>, tpb: TpbIndex) -> Result<Self, DeviceError> {
+        let open = |nq| NqReader::open(device, tpb, nq, NQ_ENTRIES);
+        let [pe, act, pool, dve, sp] = Engine::ALL.map(|engine| open(engine.status_nq()));
+        Ok(Self {
+            tpb,
+            status: [pe?, act?, pool?, dve?, sp?],
+            errors: open(ERROR_NQ)?,
+            held_back: None,
+            engines: [EngineState::Complete; 5],
+            first_start: None,
+            last_end: None,
+            outcome: Status::SUCCESS,
+        })
+    }
+
+    fn is_complete(&self) -> bool {
+        self.engines.iter().all(|engine| *engine == EngineState::Complete)
+    }
+
+    /// Reads up to [`SWEEP`] records of each engine that has not ended; returns how many there were.
+    fn sweep(&mut self, device: &dyn Device, arch: u8) -> Result<usize, Fault> {
+        let mut read = 0;
+        for engine in Engine::ALL {
+            for _ in 0..SWEEP {
+                if self.engines[engine.index()] == EngineState::Complete {
+                    break;
+                }
+                let Some(bytes) = self.status[engine.index()].next_record()? else {
+                    break;
+                };
+                read += 1;
+                self.apply(device, arch, engine, &decode_status(&bytes))?;
+            }
+            if self.status[engine.index()].take_overflow_seen() {
+                return Err(Fault::Overflow { tpb: self.tpb });
+            }
+        }
+        Ok(read)
+    }
+
+    fn apply(
+        &mut self,
+        device: &dyn Device,
+        arch: u8,
+        engine: Engine,
+        record: &StatusRecord,
+    ) -> Result<(), Fault> {
+        let tpb = self.tpb;
+        let record = retagged(*record, arch, engine);
+        let subtype = record.subtype();
+        let unexpected = Fault::Unexpected {
+            tpb,
+            engine,
+            subtype,
+            sub_id: record.custom_sub_id.get(),
+            hint: record.debug_hint(),
+        };
+        if record.debug_hint() > 1 {
+            return Err(unexpected);
+        }
+        let at = record.device_ts.get();
+        let state = &mut self.engines[engine.index()];
+        match (subtype, *state) {
+            (Subtype::Start, EngineState::StartPending) => {
+                *state = EngineState::EndPending;
+                self.first_start = earliest(self.first_start, Some(at));
+            }
+            (Subtype::End, EngineState::EndPending) => {
+                *state = EngineState::Complete;
+                self.last_end = self.last_end.max(Some(at));
+            }
+            (Subtype::Start | Subtype::End, _) => {
+                return Err(if device.overflow_latched(tpb)? {
+                    Fault::Overflow { tpb }
+                } else {
+                    Fault::OutOfOrder { tpb, engine, subtype }
+                });
+            }
+            // Without collectives nothing uses their times yet.
+            (Subtype::CcStart | Subtype::CcEnd, _) => {}
+            (Subtype::Custom, _) => match record.custom() {
+                Custom::OutOfBounds(_) => self.outcome = self.outcome.resolve(Status::EXEC_OOB),
+                Custom::DebugValue | Custom::TensorDone | Custom::TensorRead => {}
+                Custom::Unknown(_) => {
+                    return Err(Fault::Hardware { tpb, status: Status::HW_ERROR });
+                }
+            },
+            (Subtype::Unexpected(_), _) => return Err(unexpected),
+        }
+        Ok(())
+    }
+
+    /// Says what the error records of this execution amount to.
+    ///
+    /// Executions of a core do not overlap, so a record later than the last END is the next one's: it is
+    /// held back. Without an END everything counts.
+    fn sweep_errors(&mut self) -> Result<Status, DeviceError> {
+        let mut status = Status::SUCCESS;
+        loop {
+            let next = match self.held_back.take() {
+                Some(record) => Some(record),
+                None => self.errors.next_record()?.map(|bytes| decode_error(&bytes)),
+            };
+            let Some(record) = next else {
+                return Ok(status);
+            };
+            if self.is_complete() && Some(record.device_ts.get()) > self.last_end {
+                self.held_back = Some(record);
+                return Ok(status);
+            }
+            status = status.resolve(error_status(record.kind()));
+        }
+    }
+}
+
+fn decode_status(bytes: &[u8; 16]) -> StatusRecord {
+    zerocopy::transmute!(*bytes)
+}
+
+fn decode_error(bytes: &[u8; 16]) -> ErrorRecord {
+    zerocopy::transmute!(*bytes)
+}
+
+fn retagged(mut record: StatusRecord, arch: u8, engine: Engine) -> StatusRecord {
+    let custom = record.subtype() == Subtype::Custom;
+    if arch >= RETAGGING_ARCH && engine == map::RETAGGED_ENGINE && custom {
+        record.ring_and_tag = map::RETAGGED_NQ_ID;
+    }
+    record
+}
+
+fn error_status(kind: ErrorKind) -> Status {
+    match kind {
+        ErrorKind::Transient | ErrorKind::SoftwareSequencer => Status::EXEC_COMPLETED_WITH_ERR,
+        ErrorKind::Numerical => Status::EXEC_COMPLETED_WITH_NUM_ERR,
+        ErrorKind::EccUncorrectable => Status::EXEC_HW_ERR_NC_UE,
+        ErrorKind::EccCorrectable => Status::SUCCESS,
+        // An error that we cannot name is an error of the hardware all the same.
+        ErrorKind::Unknown(_) => Status::HW_ERROR,
+    }
+}
+
+/// Spec `xu.md` section 6, ruling: completed-with-error results leave the unit usable.
+fn ends_the_unit(status: Status) -> bool {
+    !matches!(
+        status,
+        Status::SUCCESS
+            | Status::EXEC_COMPLETED_WITH_NUM_ERR
+            | Status::EXEC_COMPLETED_WITH_ERR
+            | Status::EXEC_OOB
+    )
+}
+
+fn fault_status(fault: &Fault) -> Status {
+    match fault {
+        Fault::Timeout { .. } => Status::TIMEOUT,
+        Fault::Overflow { .. } => Status::EXEC_SW_NQ_OVERFLOW,
+        Fault::OutOfOrder { .. } | Fault::Unexpected { .. } => Status::FAILURE,
+        Fault::Hardware { status, .. } => *status,
+        Fault::Device(_) => Status::HW_ERROR,
+    }
+}
+
+fn earliest(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+fn elapsed(since_ns: u64, now_ns: u64) -> Duration {
+    Duration::from_nanos(now_ns.saturating_sub(since_ns))
+}

@@ -1,0 +1,111 @@
+//! Every constant of the hardware that the specification leaves open or calls unverified.
+//!
+//! One table, shared by the stager, the harvester and the simulated machine; nothing outside this file
+//! repeats a number from it.
+//!
+//! | constant | value | standing |
+//! |---|---|---|
+//! | core block of core *n* | `0xFFFC0000000 + 0x4000000 n` | documented for v2 cores 0 and 1, continued for more |
+//! | event window, semaphore windows | `+0x2700000`, `+0x2701000` | documented |
+//! | sequencer memory | `+0x2800000` | chosen |
+//! | tail-increment registers of the model-exec queue | `+0x2900000` (Tx), `+0x2900004` (Rx) | chosen |
+//! | HBM of core *n* | `0x1000000000 n`, first 16 MiB reserved | documented for v2, continued for more |
+//! | host memory | bit 45 set | chosen |
+//! | `INFERENCE_START` semaphore | 0 | chosen |
+//! | collectives barrier semaphore | 1 | chosen |
+//! | request-load event | 0 | chosen |
+//! | model-exec DMA queue, transfer queues | 0; 1 and 2 | chosen |
+//! | first phase of a notification ring | 1 | inferred |
+//! | engine whose custom records are re-tagged on v3 | DVE | unverified: the analysis says DVE and index 2 |
+
+use crate::device::DmaQueue;
+use xu_abi::{DeviceAddr, Engine, EventIndex, SemIndex, TpbIndex};
+
+/// Bytes at the start of each HBM that belong to firmware.
+pub const HBM_RESERVED: u64 = 16 << 20;
+/// Distance between the HBMs of two cores.
+pub const HBM_STRIDE: u64 = 0x10_0000_0000;
+/// Where host memory begins, as the device sees it.
+pub const HOST_BASE: u64 = 1 << 45;
+/// Where the block of core 0 begins.
+pub const CORE_BLOCK_BASE: u64 = 0xFFF_C000_0000;
+/// Distance between the blocks of two cores.
+pub const CORE_BLOCK_STRIDE: u64 = 0x400_0000;
+/// Event registers inside a core block, 4 bytes each.
+pub const EVENT_WINDOW: u64 = 0x270_0000;
+/// Memory of the sequencer inside a core block.
+pub const SEQUENCER_MEMORY: u64 = 0x280_0000;
+/// Size of the sequencer's memory, bytes.
+pub const SEQUENCER_MEMORY_BYTES: u64 = 0x1000;
+/// Tail-increment registers of the model-exec queue: Tx, then Rx, 4 bytes each.
+pub const TAIL_INCREMENT: u64 = 0x290_0000;
+
+/// The semaphore whose increment starts an execution.
+pub const INFERENCE_START: SemIndex = SemIndex::new(0);
+/// Above zero while a collectives barrier holds the core back.
+pub const COLLECTIVES_BARRIER: SemIndex = SemIndex::new(1);
+/// First semaphore that programs may use.
+pub const FIRST_PROGRAM_SEMAPHORE: u8 = 16;
+/// The event that tells the sequencer that a request has arrived in its memory.
+pub const REQUEST_LOADED: EventIndex = EventIndex::new(0);
+
+/// Index of the DMA queue that carries execution requests.
+pub const MODEL_EXEC_QUEUE: u8 = 0;
+/// Index of the first of the two DMA queues that move tensors.
+pub const FIRST_TRANSFER_QUEUE: u8 = 1;
+/// Number of DMA queues of a core.
+pub const DMA_QUEUES: u8 = 3;
+
+/// Number of hardware notification queues of a core.
+pub const NOTIFICATION_QUEUES: u8 = 10;
+/// The phase bit of the records that the device writes on the first lap of a ring.
+pub const FIRST_PHASE: bool = true;
+/// The engine whose custom records need [`RETAGGED_NQ_ID`] on v3 and later.
+pub const RETAGGED_ENGINE: Engine = Engine::Dve;
+/// The tag that such a record gets.
+pub const RETAGGED_NQ_ID: u8 = 0x0E;
+
+/// The word that a transfer copies behind its data to say that the data has arrived.
+pub const COMPLETION_MARKER: u32 = 0xABCD_EF01;
+
+/// Where the block of a core begins.
+#[must_use]
+pub const fn core_block(tpb: TpbIndex) -> u64 {
+    CORE_BLOCK_BASE + CORE_BLOCK_STRIDE * tpb.get() as u64
+}
+
+/// The register of one event.
+#[must_use]
+pub const fn event_register(tpb: TpbIndex, event: EventIndex) -> DeviceAddr {
+    DeviceAddr::new(core_block(tpb) + EVENT_WINDOW + 4 * event.get() as u64)
+}
+
+/// Where a core's sequencer expects its request.
+#[must_use]
+pub const fn sequencer_memory(tpb: TpbIndex) -> DeviceAddr {
+    DeviceAddr::new(core_block(tpb) + SEQUENCER_MEMORY)
+}
+
+/// The tail-increment register of a core's model-exec Tx ring.
+#[must_use]
+pub const fn tx_tail_increment(tpb: TpbIndex) -> DeviceAddr {
+    DeviceAddr::new(core_block(tpb) + TAIL_INCREMENT)
+}
+
+/// The tail-increment register of a core's model-exec Rx ring.
+#[must_use]
+pub const fn rx_tail_increment(tpb: TpbIndex) -> DeviceAddr {
+    DeviceAddr::new(core_block(tpb) + TAIL_INCREMENT + 4)
+}
+
+/// The DMA queue that carries a core's execution requests.
+#[must_use]
+pub const fn model_exec_queue(tpb: TpbIndex) -> DmaQueue {
+    DmaQueue { tpb, index: MODEL_EXEC_QUEUE }
+}
+
+/// One of a core's two tensor-moving DMA queues.
+#[must_use]
+pub const fn transfer_queue(tpb: TpbIndex, queue: u8) -> DmaQueue {
+    DmaQueue { tpb, index: FIRST_TRANSFER_QUEUE + queue }
+}

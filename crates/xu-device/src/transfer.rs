@@ -1,0 +1,116 @@
+//! Move tensor bytes between host and device over one DMA queue.
+//!
+//! Owned by a tensor-op engine, driven from the worker thread: begin one chunk, poll until it has
+//! arrived, begin the next. Nothing here blocks.
+//! A chunk passes through a bounce buffer in host memory that the device can reach; behind its data pairs
+//! goes a 4-byte copy of a marker, whose arrival says that the data has arrived.
+//! Rules: `driver.md` section 6.
+
+use crate::device::{Device, DeviceError, DmaQueue, Place};
+use crate::map::COMPLETION_MARKER;
+use crate::memory::DeviceMemory;
+use crate::ring::{DescriptorRing, MAX_PAIR_BYTES};
+use std::sync::Arc;
+use xu_abi::DeviceAddr;
+
+/// Most bytes of one chunk.
+pub const CHUNK: usize = 4 * MAX_PAIR_BYTES as usize;
+
+/// Offsets of the marker's two ends.
+const MARKER_SOURCE: u64 = 0;
+const MARKER_TARGET: u64 = 4;
+const WORD: u32 = 4;
+
+/// One DMA queue with its bounce buffer.
+#[derive(Debug)]
+pub struct TransferQueue {
+    device: Arc<dyn Device>,
+    ring: DescriptorRing,
+    bounce: DeviceMemory,
+    marker: DeviceMemory,
+}
+
+impl TransferQueue {
+    /// Opens `queue` and reserves its bounce buffer.
+    ///
+    /// # Errors
+    /// As [`DescriptorRing::open`].
+    pub fn open(device: &Arc<dyn Device>, queue: DmaQueue) -> Result<Self, DeviceError> {
+        let pairs = (CHUNK as u32).div_ceil(MAX_PAIR_BYTES) + 1;
+        let ring = DescriptorRing::open(device, queue, pairs)?;
+        let bounce = DeviceMemory::allocate(device, Place::Host, CHUNK as u64, 64)?;
+        let marker = DeviceMemory::allocate(device, Place::Host, 64, 64)?;
+        marker.write(MARKER_SOURCE, &COMPLETION_MARKER.to_le_bytes())?;
+        Ok(Self { device: Arc::clone(device), ring, bounce, marker })
+    }
+
+    /// Starts moving `bytes` (1 to [`CHUNK`]) to device address `to`.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`] for another length; as [`Device::write`] and [`Device::start_dma`].
+    pub fn begin_write(&mut self, to: DeviceAddr, bytes: &[u8]) -> Result<(), DeviceError> {
+        let len = chunk_len(bytes.len())?;
+        self.bounce.write(0, bytes)?;
+        self.post(self.bounce.addr(), to, len)
+    }
+
+    /// Starts moving `len` bytes (1 to [`CHUNK`]) from device address `from`.
+    ///
+    /// # Errors
+    /// As [`TransferQueue::begin_write`].
+    pub fn begin_read(&mut self, from: DeviceAddr, len: usize) -> Result<(), DeviceError> {
+        let len = chunk_len(len)?;
+        self.post(from, self.bounce.addr(), len)
+    }
+
+    /// Whether the chunk has arrived.
+    ///
+    /// # Errors
+    /// As [`Device::load_acquire`].
+    pub fn poll(&self) -> Result<bool, DeviceError> {
+        Ok(self.device.load_acquire(self.marker.at(MARKER_TARGET))? == COMPLETION_MARKER)
+    }
+
+    /// Fetches what [`TransferQueue::begin_read`] brought.
+    ///
+    /// # Errors
+    /// As [`Device::read`].
+    pub fn collect(&self, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.bounce.read(0, into)
+    }
+
+    fn post(&mut self, from: DeviceAddr, to: DeviceAddr, len: u32) -> Result<(), DeviceError> {
+        self.marker.write(MARKER_TARGET, &0u32.to_le_bytes())?;
+        let mut pairs = 0;
+        let mut done = 0;
+        while done < len {
+            let part = (len - done).min(MAX_PAIR_BYTES);
+            let (src, dst) = (offset(from, done), offset(to, done));
+            done += part;
+            if done == len {
+                self.ring.push_with_barrier(src, dst, part)?;
+            } else {
+                self.ring.push(src, dst, part)?;
+            }
+            pairs += 1;
+        }
+        self.ring.push(self.marker.at(MARKER_SOURCE), self.marker.at(MARKER_TARGET), WORD)?;
+        self.ring.start(pairs + 1)
+    }
+}
+
+fn chunk_len(len: usize) -> Result<u32, DeviceError> {
+    match u32::try_from(len) {
+        Ok(len32) if (1..=CHUNK).contains(&len) => Ok(len32),
+        _ => Err(DeviceError::BadArgument {
+            what: "length of a transfer chunk",
+            value: len as u64,
+            allowed: "1 to 262144 bytes",
+        }),
+    }
+}
+
+/// An address outside memory is refused by the device, so overflow only has to stay out of range.
+fn offset(addr: DeviceAddr, bytes: u32) -> DeviceAddr {
+    DeviceAddr::new(addr.get().saturating_add(u64::from(bytes)))
+}

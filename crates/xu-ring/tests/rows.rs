@@ -1,0 +1,320 @@
+//! What the ring promises, on one thread: publish and capture (R1), capacity (R3), destruction (R5), sequences (R6).
+//!
+//! The compile-time half of R4 is in the documentation of the ends.
+#![cfg(not(loom))]
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use xu_abi::{Cursor, SeqId, XuId};
+use xu_ring::{
+    Ends, InstallError, NeverIssued, Observer, PeekError, RingError, SubmitError, Submitter,
+    Waiter, Worker,
+};
+
+const XU: XuId = XuId::from_raw(0x0301);
+const OTHER: XuId = XuId::from_raw(0x0401);
+
+fn ring<T: Send>(capacity: u64) -> Ends<T> {
+    xu_ring::ring(XU, capacity).unwrap()
+}
+
+fn seq(number: u64) -> SeqId {
+    SeqId::new(XU, Cursor::new(number).unwrap())
+}
+
+/// Counts its destructor calls, and can be told to panic in one.
+struct Payload {
+    drops: Arc<AtomicUsize>,
+    panics: bool,
+}
+
+impl Payload {
+    fn boxed(drops: &Arc<AtomicUsize>) -> Box<Self> {
+        Box::new(Self {
+            drops: drops.clone(),
+            panics: false,
+        })
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, Ordering::Relaxed);
+        if self.panics {
+            panic!("a destructor's own affair");
+        }
+    }
+}
+
+#[test]
+fn r1_untriggered_request_is_invisible_to_the_worker() {
+    let (mut submitter, mut worker, observer) = ring(4);
+    submitter.submit(Box::new(10)).unwrap();
+    submitter.submit(Box::new(20)).unwrap();
+    assert_eq!(worker.peek().unwrap_err(), PeekError::Empty);
+    assert_eq!(worker.take().unwrap_err(), PeekError::Empty);
+    assert_eq!(worker.pop().unwrap_err(), PeekError::Empty);
+    assert_eq!(observer.is_completed(seq(1)), Ok(false));
+
+    let pending = submitter.peek_next_trigger().unwrap();
+    assert_eq!((pending.seq(), *pending.item()), (seq(1), 10));
+    assert_eq!(submitter.trigger_next(), Ok(seq(1)));
+    assert_eq!(worker.peek().unwrap().seq(), seq(1));
+    assert_eq!(worker.pop().unwrap().seq, seq(1));
+    assert_eq!(worker.peek().unwrap_err(), PeekError::Empty);
+
+    assert_eq!(submitter.trigger_all(), Ok(1));
+    assert_eq!(submitter.trigger_all(), Ok(0));
+    assert_eq!(submitter.trigger_next(), Err(PeekError::Empty));
+    assert_eq!(submitter.peek_next_trigger().unwrap_err(), PeekError::Empty);
+    assert_eq!(worker.pop().unwrap().seq, seq(2));
+}
+
+#[test]
+fn r1_pop_returns_what_the_slot_held() {
+    let (mut submitter, mut worker, observer) = ring(1);
+    let pooled = Waiter::pooled(5).unwrap();
+    let one_shot = Waiter::one_shot(6).unwrap();
+    let status = ptr::without_provenance(0x40);
+
+    submitter
+        .submit_with_status(Box::new("one"), status)
+        .unwrap();
+    assert_eq!(submitter.peek_next_trigger().unwrap().status(), status);
+    assert_eq!(observer.install_waiter(seq(1), pooled), Ok(None));
+    assert_eq!(observer.install_waiter(seq(1), one_shot), Ok(Some(pooled)));
+    submitter.trigger_next().unwrap();
+    assert_eq!(worker.peek().unwrap().status(), status);
+    let popped = worker.pop().unwrap();
+    assert_eq!(popped.seq, seq(1));
+    assert_eq!(popped.status, status);
+    assert_eq!(popped.waiter, Some(one_shot));
+    assert_eq!(popped.item.as_deref(), Some(&"one"));
+
+    // The next request in the slot inherits nothing.
+    submitter.submit(Box::new("two")).unwrap();
+    submitter.trigger_next().unwrap();
+    let popped = worker.pop().unwrap();
+    assert_eq!((popped.waiter, popped.status), (None, ptr::null()));
+}
+
+#[test]
+fn r1_payload_can_be_changed_and_taken_once() {
+    let (mut submitter, mut worker, observer) = ring(2);
+    submitter.submit(Box::new(1)).unwrap();
+    submitter.trigger_next().unwrap();
+    *worker.peek().unwrap().item().unwrap() += 1;
+    assert_eq!(worker.take().unwrap().as_deref(), Some(&2));
+    assert_eq!(worker.take().unwrap(), None);
+    assert_eq!(worker.peek().unwrap().item(), None);
+    assert_eq!(observer.is_completed(seq(1)), Ok(false));
+    assert_eq!(worker.pop().unwrap().item, None);
+    assert_eq!(observer.is_completed(seq(1)), Ok(true));
+}
+
+#[test]
+fn r3_impossible_capacities_are_errors() {
+    let refused = |capacity| xu_ring::ring::<u64>(XU, capacity).unwrap_err();
+    assert_eq!(refused(0), RingError::ZeroCapacity { xu: XU });
+    for capacity in [1 << 58, 1 << 59, 1 << 63, u64::MAX] {
+        assert_eq!(refused(capacity), RingError::NoMemory { xu: XU, capacity });
+    }
+}
+
+#[test]
+fn r3_full_is_submitted_minus_completed() {
+    for capacity in [1, 2, 3, 5, 63, 64, 65_536] {
+        let (mut submitter, mut worker, observer) = ring(capacity);
+        // The second lap starts in the middle, so that it passes the end of the slots.
+        for lap in [capacity / 2, capacity] {
+            for _ in 0..lap {
+                submitter.submit(Box::new(())).unwrap();
+            }
+            submitter.trigger_all().unwrap();
+            while worker.pop().is_ok() {}
+        }
+        for depth in 0..capacity {
+            assert_eq!((submitter.depth(), observer.depth()), (depth, depth));
+            submitter.submit(Box::new(())).unwrap();
+        }
+        let before = observer.snapshot();
+        let error = submitter.submit(Box::new(())).unwrap_err();
+        assert!(matches!(error, SubmitError::Full { xu: XU, capacity: c, .. } if c == capacity));
+        assert_eq!(observer.snapshot(), before);
+        assert_eq!((before.depth(), before.held_back()), (capacity, capacity));
+        // Triggering makes no room, completing does.
+        submitter.trigger_all().unwrap();
+        assert!(submitter.submit(Box::new(())).is_err());
+        let _ = worker.pop().unwrap();
+        submitter.submit(Box::new(())).unwrap();
+        assert!(submitter.submit(Box::new(())).is_err());
+        let after = observer.snapshot();
+        assert_eq!((after.in_flight(), after.held_back()), (capacity - 1, 1));
+    }
+}
+
+#[test]
+fn r4_ends_are_send_and_observers_are_shared() {
+    fn is_send<T: Send>() {}
+    fn is_sync<T: Sync>() {}
+    // A payload that threads may pass on but not share is enough.
+    is_send::<Submitter<Cell<u64>>>();
+    is_send::<Worker<Cell<u64>>>();
+    is_send::<Observer<Cell<u64>>>();
+    is_sync::<Observer<Cell<u64>>>();
+}
+
+#[test]
+fn r5_drop_counts() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let counted = || drops.load(Ordering::Relaxed);
+    // Ends go in any order; the last one drops what is left.
+    for last in 0..3 {
+        drops.store(0, Ordering::Relaxed);
+        let (mut submitter, mut worker, observer) = ring(6);
+        // One completed, one taken, two in flight, two held back.
+        for _ in 0..6 {
+            submitter.submit(Payload::boxed(&drops)).unwrap();
+        }
+        for _ in 0..4 {
+            submitter.trigger_next().unwrap();
+        }
+        drop(worker.pop().unwrap());
+        assert_eq!(counted(), 1);
+        drop(worker.take().unwrap());
+        assert_eq!(counted(), 2);
+        // A request that is refused comes back alive.
+        submitter.submit(Payload::boxed(&drops)).unwrap();
+        let refused = submitter.submit(Payload::boxed(&drops)).unwrap_err();
+        assert_eq!(counted(), 2);
+        drop(refused.into_item());
+        assert_eq!(counted(), 3);
+
+        let mut ends: [Option<Box<dyn std::any::Any>>; 3] = [
+            Some(Box::new(submitter)),
+            Some(Box::new(worker)),
+            Some(Box::new(observer)),
+        ];
+        let last = ends[last].take();
+        drop(ends);
+        assert_eq!(counted(), 3);
+        drop(last);
+        assert_eq!(counted(), 8);
+    }
+}
+
+#[test]
+fn r5_panicking_destructor_runs_once_and_stops_no_other() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let (mut submitter, worker, observer) = ring(5);
+    for number in 0..5 {
+        submitter
+            .submit(Box::new(Payload {
+                drops: drops.clone(),
+                panics: number == 1,
+            }))
+            .unwrap();
+    }
+    drop((worker, observer));
+    catch_unwind(AssertUnwindSafe(|| drop(submitter))).unwrap_err();
+    assert_eq!(drops.load(Ordering::Relaxed), 5);
+    assert_eq!(Arc::strong_count(&drops), 1);
+}
+
+#[test]
+fn r5_zero_sized_payloads_live_and_die() {
+    let (mut submitter, mut worker, _) = ring(2);
+    submitter.submit(Box::new(())).unwrap();
+    submitter.submit(Box::new(())).unwrap();
+    submitter.trigger_next().unwrap();
+    assert_eq!(worker.pop().unwrap().item.as_deref(), Some(&()));
+}
+
+#[test]
+fn r6_sequence_identity() {
+    let (mut submitter, mut worker, observer) = ring(2);
+    assert_eq!((submitter.xu(), worker.xu(), observer.xu()), (XU, XU, XU));
+    assert_eq!(
+        (worker.last_completed(), submitter.last_submitted()),
+        (seq(0), seq(0))
+    );
+    assert_eq!(
+        (observer.last_completed(), observer.last_submitted()),
+        (seq(0), seq(0))
+    );
+    assert!(submitter.is_idle());
+    let never_issued = |seq| Err(NeverIssued { seq, xu: XU });
+    for number in [0, 1, Cursor::LAST.get()] {
+        assert_eq!(
+            observer.is_completed(seq(number)),
+            never_issued(seq(number))
+        );
+    }
+
+    assert_eq!(submitter.submit(Box::new(())).unwrap(), seq(1));
+    assert!(!submitter.is_idle());
+    assert_eq!(observer.is_completed(seq(0)), never_issued(seq(0)));
+    assert_eq!(observer.is_completed(seq(1)), Ok(false));
+    assert_eq!(observer.is_completed(seq(2)), never_issued(seq(2)));
+    submitter.trigger_next().unwrap();
+    let _ = worker.pop().unwrap();
+    assert_eq!(observer.is_completed(seq(1)), Ok(true));
+    assert_eq!(
+        (observer.last_completed(), observer.last_submitted()),
+        (seq(1), seq(1))
+    );
+    assert!(submitter.is_idle());
+
+    let foreign = SeqId::new(OTHER, Cursor::FIRST);
+    assert_eq!(observer.is_completed(foreign), never_issued(foreign));
+}
+
+#[test]
+fn r6_waiters_are_refused_where_no_signal_will_come() {
+    let (mut submitter, mut worker, observer) = ring(1);
+    let waiter = Waiter::pooled(3).unwrap();
+    let install = |seq| observer.install_waiter(seq, waiter);
+    let never_issued = |seq| Err(InstallError::NeverIssued(NeverIssued { seq, xu: XU }));
+    assert_eq!(install(seq(0)), never_issued(seq(0)));
+    assert_eq!(install(seq(1)), never_issued(seq(1)));
+    submitter.submit(Box::new(())).unwrap();
+    submitter.trigger_next().unwrap();
+    // Taking the payload completes nothing.
+    drop(worker.take().unwrap());
+    assert_eq!(install(seq(1)), Ok(None));
+    assert_eq!(worker.pop().unwrap().waiter, Some(waiter));
+    assert_eq!(
+        install(seq(1)),
+        Err(InstallError::Completed { seq: seq(1) })
+    );
+    let foreign = SeqId::new(OTHER, Cursor::FIRST);
+    assert_eq!(install(foreign), never_issued(foreign));
+    // The slot's next request has no waiter from these attempts.
+    submitter.submit(Box::new(())).unwrap();
+    submitter.trigger_next().unwrap();
+    assert_eq!(worker.pop().unwrap().waiter, None);
+}
+
+#[test]
+fn ends_print_themselves_without_their_payloads() {
+    let (mut submitter, mut worker, observer) = ring(2);
+    submitter.submit(Payload::boxed(&Arc::default())).unwrap();
+    assert_eq!(
+        format!("{submitter:?}"),
+        "Submitter { capacity: 2, last_submitted: SeqId(0x0301:1), .. }"
+    );
+    submitter.trigger_next().unwrap();
+    assert_eq!(
+        format!("{:?}", worker.peek().unwrap()),
+        "Current { seq: SeqId(0x0301:1), status: 0x0, is_taken: false, .. }"
+    );
+    assert_eq!(
+        format!("{worker:?}"),
+        "Worker { capacity: 2, last_completed: SeqId(0x0301:0), .. }"
+    );
+    assert!(format!("{observer:?}").contains("submitted: Cursor(2)"));
+}

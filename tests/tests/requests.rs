@@ -1,0 +1,430 @@
+//! Requests through the public interface: order, refusals, ownership, degradation, closing.
+
+use futures::executor::block_on;
+use lane_tests::{DIGITS, Meddler};
+use nrta::{
+    Core, Error, Health, LoadedModel, Model, Refusal, Runtime, ScheduleError, Status, Tensor,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use xu_device::simulated::{Machine, MachineConfig};
+
+/// A runtime whose doorbells a test can hold back.
+struct Bench {
+    device: Arc<Meddler>,
+    runtime: Runtime,
+    core: Core,
+    model: LoadedModel,
+    input: Tensor,
+    outputs: [Tensor; 2],
+}
+
+impl Bench {
+    fn new(timeout: Duration) -> Self {
+        let device = Meddler::new(Machine::start(MachineConfig::default()).unwrap());
+        let runtime = Runtime::builder()
+            .device(Arc::clone(&device) as Arc<dyn nrta::Device>)
+            .exec_timeout(Some(timeout))
+            .open()
+            .unwrap();
+        let core = runtime.core(0).unwrap();
+        let model = core
+            .load(&Model::open(format!("{DIGITS}/model.xum")).unwrap(), 1)
+            .unwrap();
+        let input = model.allocate_input(0).unwrap();
+        let outputs = [
+            model.allocate_output(0).unwrap(),
+            model.allocate_output(1).unwrap(),
+        ];
+        core.tensor_op(0)
+            .unwrap()
+            .write(&input, 0, vec![3; 64])
+            .unwrap()
+            .wait()
+            .unwrap();
+        Self {
+            device,
+            runtime,
+            core,
+            model,
+            input,
+            outputs,
+        }
+    }
+
+    fn execute(&self) -> Result<nrta::Pending<nrta::Execution>, nrta::Refused<()>> {
+        let [scores, label] = &self.outputs;
+        self.core
+            .compute()
+            .execute(&self.model, &[&self.input], &[scores, label])
+    }
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn what_is_written_is_read_back_at_every_size() {
+    let runtime = Runtime::builder().open().unwrap();
+    let core = runtime.core(0).unwrap();
+    let moves = core.tensor_op(1).unwrap();
+    // Around one descriptor (64 KiB), around one chunk (256 KiB), and several chunks.
+    for size in [
+        1,
+        63,
+        65_535,
+        65_536,
+        65_537,
+        262_143,
+        262_144,
+        262_145,
+        1_000_003usize,
+    ] {
+        let tensor = core.allocate(size as u64 + 5).unwrap();
+        let bytes: Vec<u8> = (0..size).map(|index| (index * 31 % 251) as u8).collect();
+        let written = moves
+            .write(&tensor, 5, bytes.clone())
+            .unwrap()
+            .wait()
+            .unwrap();
+        assert_eq!(written, bytes, "the buffer comes back as it was");
+        let read = moves
+            .read(&tensor, 5, vec![0; size])
+            .unwrap()
+            .wait()
+            .unwrap();
+        assert!(read == bytes, "{size} bytes");
+    }
+}
+
+#[test]
+fn one_queue_is_in_order_without_waiting() {
+    let runtime = Runtime::builder().open().unwrap();
+    let core = runtime.core(0).unwrap();
+    let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4).unwrap());
+    let mut reads = Vec::new();
+    for value in 0..200u32 {
+        drop(
+            moves
+                .write(&tensor, 0, value.to_le_bytes().to_vec())
+                .unwrap(),
+        );
+        reads.push(moves.read(&tensor, 0, vec![0; 4]).unwrap());
+    }
+    let mut last = 0;
+    for (value, read) in (0..200u32).zip(reads) {
+        assert!(read.seq().cursor().get() > last);
+        last = read.seq().cursor().get();
+        assert_eq!(read.wait().unwrap(), value.to_le_bytes());
+    }
+    assert_eq!(moves.last_completed().cursor().get(), 400);
+}
+
+#[test]
+fn sequences_begin_at_one_and_never_issued_ones_are_refused() {
+    let runtime = Runtime::builder().cores(2).open().unwrap();
+    let core = runtime.core(1).unwrap();
+    let (moves, tensor) = (core.tensor_op(1).unwrap(), core.allocate(4).unwrap());
+    let none = moves.last_completed();
+    assert_eq!((none.cursor().get(), none.xu().vnc()), (0, 1));
+    assert!(moves.is_completed(none).is_err());
+    let pending = moves.write(&tensor, 0, vec![1; 4]).unwrap();
+    let seq = pending.seq();
+    assert_eq!(seq.raw(), 0x0110_0000_0000_0001);
+    pending.wait().unwrap();
+    assert_eq!(moves.is_completed(seq), Ok(true));
+    assert!(core.tensor_op(0).unwrap().is_completed(seq).is_err());
+}
+
+#[test]
+fn a_full_queue_is_an_ordinary_answer_that_changes_nothing() {
+    let bench = Bench::new(LONG);
+    let compute = bench.core.compute();
+    bench.device.hold_doorbells();
+    let accepted: Vec<_> = (0..8).map(|_| bench.execute().unwrap()).collect();
+    for _ in 0..100 {
+        let refused = bench.execute().unwrap_err();
+        assert!(refused.reason.is_queue_full());
+        assert_eq!(refused.reason.status(), Status::QUEUE_FULL);
+        assert_eq!(compute.depth(), 8);
+    }
+    bench.device.release_doorbells();
+    block_on(compute.room());
+    let next = bench.execute().unwrap();
+    assert_eq!(
+        next.seq().cursor().get(),
+        9,
+        "refusals use no sequence number"
+    );
+    for pending in accepted {
+        pending.wait().unwrap();
+    }
+    next.wait().unwrap();
+}
+
+#[test]
+fn a_pending_request_can_be_polled_and_waited_for_with_a_deadline() {
+    let bench = Bench::new(LONG);
+    bench.device.hold_doorbells();
+    let pending = bench.execute().unwrap();
+    assert!(!pending.is_done());
+    let pending = pending.try_take().expect_err("in flight");
+    let pending = pending.wait_timeout(Duration::ZERO).expect_err("in flight");
+    let pending = pending
+        .wait_timeout(Duration::from_nanos(1))
+        .expect_err("in flight");
+    bench.device.release_doorbells();
+    // The largest duration means for ever.
+    let execution = pending
+        .wait_timeout(Duration::MAX)
+        .expect("complete")
+        .unwrap();
+    assert!(execution.device_time.is_some());
+}
+
+#[test]
+fn dropped_handles_leave_nothing_behind() {
+    let bench = Bench::new(LONG);
+    bench.device.hold_doorbells();
+    drop(bench.execute().unwrap());
+    let Bench {
+        device,
+        runtime,
+        core,
+        model,
+        input,
+        outputs,
+    } = bench;
+    input.free();
+    drop((model, outputs));
+    assert_eq!(core.compute().depth(), 1);
+    device.release_doorbells();
+    runtime.close();
+    assert_eq!(core.compute().depth(), 0);
+    assert_eq!(core.compute().health(), Health::Closing);
+}
+
+#[test]
+fn a_timeout_degrades_the_queue_and_what_is_behind_it_completes_with_101() {
+    let bench = Bench::new(Duration::from_millis(30));
+    let (compute, moves) = (bench.core.compute(), bench.core.tensor_op(0).unwrap());
+    bench.device.hold_doorbells();
+    let (first, second) = (bench.execute().unwrap(), bench.execute().unwrap());
+    let error = first.wait().unwrap_err();
+    assert_eq!(error.status, Status::TIMEOUT);
+    assert!(error.to_string().contains("core 0 compute #1"), "{error}");
+    assert_eq!(
+        second.wait().unwrap_err().status,
+        Status::EXEC_UNIT_UNRECOVERABLE
+    );
+    assert_eq!((compute.health(), compute.depth()), (Health::Degraded, 0));
+    assert_eq!(compute.cause().unwrap().status, Status::TIMEOUT);
+    for _ in 0..3 {
+        let refused = bench.execute().unwrap_err();
+        assert_eq!(refused.reason.status(), Status::EXEC_UNIT_UNRECOVERABLE);
+    }
+    // Health is per queue.
+    assert_eq!(moves.health(), Health::Healthy);
+    moves
+        .write(&bench.input, 0, vec![1; 64])
+        .unwrap()
+        .wait()
+        .unwrap();
+}
+
+#[test]
+fn a_failing_doorbell_degrades_because_the_device_may_know() {
+    let bench = Bench::new(LONG);
+    bench.device.fail_doorbells();
+    let refused = bench.execute().unwrap_err();
+    assert!(
+        matches!(refused.reason, ScheduleError::Unit(Refusal::Commit { .. })),
+        "{refused}"
+    );
+    assert_eq!(bench.core.compute().health(), Health::Degraded);
+    assert_eq!(bench.core.compute().last_completed().cursor().get(), 0);
+}
+
+#[test]
+fn wrong_arguments_are_named_and_handed_back() {
+    let runtime = Runtime::builder().cores(2).open().unwrap();
+    let (core, other) = (runtime.core(0).unwrap(), runtime.core(1).unwrap());
+    let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4096).unwrap());
+    for (offset, len) in [
+        (4096, 1),
+        (4095, 2),
+        (u64::MAX, 8),
+        (u64::MAX - 3, 8),
+        (1 << 63, 8),
+    ] {
+        let refused = moves.write(&tensor, offset, vec![7; len]).unwrap_err();
+        let bytes = len as u64;
+        assert_eq!(
+            refused.reason,
+            ScheduleError::OutOfRange {
+                offset,
+                bytes,
+                size: 4096
+            }
+        );
+        assert_eq!(refused.reason.status(), Status::INVALID);
+        assert_eq!(refused.args, Some(vec![7; len]));
+    }
+    let away = other.allocate(16).unwrap();
+    let refused = moves.read(&away, 0, vec![0; 16]).unwrap_err();
+    assert_eq!(
+        refused.reason,
+        ScheduleError::WrongCore {
+            what: "tensor",
+            on: 1,
+            queue: 0
+        }
+    );
+    let elsewhere = Runtime::builder().open().unwrap();
+    let foreign = elsewhere.core(0).unwrap().allocate(16).unwrap();
+    let refused = moves.read(&foreign, 0, vec![0; 16]).unwrap_err();
+    assert_eq!(
+        refused.reason,
+        ScheduleError::WrongRuntime { what: "tensor" }
+    );
+    tensor.clone().free();
+    let refused = moves.write(&tensor, 0, vec![1]).unwrap_err();
+    assert_eq!(refused.reason, ScheduleError::TensorFreed);
+    assert_eq!(
+        moves.last_completed().cursor().get(),
+        0,
+        "nothing was accepted"
+    );
+}
+
+#[test]
+fn executions_with_wrong_tensors_are_refused() {
+    let bench = Bench::new(LONG);
+    let compute = bench.core.compute();
+    let [scores, label] = &bench.outputs;
+    let small = bench.core.allocate(63).unwrap();
+    let refused = compute
+        .execute(&bench.model, &[&small], &[scores, label])
+        .unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("input image of model digits takes 64 bytes, the tensor has 63")
+    );
+    let refused = compute
+        .execute(&bench.model, &[], &[scores, label])
+        .unwrap_err();
+    assert!(matches!(
+        refused.reason,
+        ScheduleError::TensorCount {
+            expected: 1,
+            given: 0,
+            ..
+        }
+    ));
+    bench.input.clone().free();
+    assert_eq!(
+        bench.execute().unwrap_err().reason,
+        ScheduleError::TensorFreed
+    );
+    assert_eq!(compute.health(), Health::Healthy);
+}
+
+#[test]
+fn empty_moves_are_requests_like_any_other() {
+    let runtime = Runtime::builder().open().unwrap();
+    let core = runtime.core(0).unwrap();
+    let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(1).unwrap());
+    let pending = moves.write(&tensor, 1, Vec::new()).unwrap();
+    assert_eq!(pending.seq().cursor().get(), 1);
+    assert!(pending.wait().unwrap().is_empty());
+}
+
+#[test]
+fn builder_values_out_of_range_are_named() {
+    for (builder, what) in [
+        (Runtime::builder().cores(0), "cores"),
+        (Runtime::builder().cores(257), "cores"),
+        (Runtime::builder().compute_limit(0), "compute_limit"),
+        (Runtime::builder().compute_limit(64), "compute_limit"),
+    ] {
+        let error = builder.open().unwrap_err();
+        assert_eq!(error.status(), Status::INVALID);
+        assert!(error.to_string().starts_with(what), "{error}");
+    }
+    let runtime = Runtime::builder().open().unwrap();
+    assert!(matches!(
+        runtime.core(1),
+        Err(Error::NoSuchCore { core: 1, cores: 1 })
+    ));
+    let core = runtime.core(0).unwrap();
+    assert!(matches!(
+        core.tensor_op(2),
+        Err(Error::NoSuchQueue {
+            queue: 2,
+            queues: 2
+        })
+    ));
+    assert!(matches!(
+        core.allocate(0),
+        Err(Error::EmptyTensor { bytes: 0 })
+    ));
+    let error = core.allocate(u64::MAX).unwrap_err();
+    assert_eq!(error.status(), Status::RESOURCE);
+}
+
+#[test]
+fn a_closed_runtime_refuses_everything() {
+    let runtime = Runtime::builder().open().unwrap();
+    let core = runtime.core(0).unwrap();
+    let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4).unwrap());
+    runtime.close();
+    let refused = moves.write(&tensor, 0, vec![1; 4]).unwrap_err();
+    assert_eq!(refused.reason.status(), Status::CLOSED);
+    assert_eq!(refused.args, Some(vec![1; 4]));
+    assert_eq!(core.allocate(4).unwrap_err().status(), Status::CLOSED);
+    block_on(moves.room());
+}
+
+#[test]
+fn closing_waits_for_what_is_in_flight() {
+    let bench = Bench::new(LONG);
+    bench.device.hold_doorbells();
+    let pending: Vec<_> = (0..3).map(|_| bench.execute().unwrap()).collect();
+    let Bench {
+        device, runtime, ..
+    } = bench;
+    let closing = std::thread::spawn(move || runtime.close());
+    device.release_doorbells();
+    for pending in pending {
+        pending.wait().unwrap();
+    }
+    closing.join().unwrap();
+}
+
+#[test]
+fn many_threads_share_a_queue() {
+    let runtime = Runtime::builder().open().unwrap();
+    let core = runtime.core(0).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let core = core.clone();
+            scope.spawn(move || {
+                let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(16).unwrap());
+                for round in 0..100u8 {
+                    let bytes = vec![thread ^ round; 16];
+                    moves
+                        .write(&tensor, 0, bytes.clone())
+                        .unwrap()
+                        .wait()
+                        .unwrap();
+                    assert_eq!(
+                        moves.read(&tensor, 0, vec![0; 16]).unwrap().wait().unwrap(),
+                        bytes
+                    );
+                }
+            });
+        }
+    });
+    let last = core.tensor_op(0).unwrap().last_completed();
+    assert_eq!(last.cursor().get(), 4 * 100 * 2);
+}

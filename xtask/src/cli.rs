@@ -1,0 +1,254 @@
+//! The command line: what may be asked, and the help text.
+//!
+//! Called by `main`; [`VerifyOptions`] is what the rest of the program reads.
+
+use std::time::Duration;
+
+use crate::steps;
+
+/// One call of `cargo xtask`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Verify(VerifyOptions),
+    Tidy,
+    Setup,
+    Help,
+}
+
+/// How `verify` runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct VerifyOptions {
+    /// The inner loop: few steps, and fewer seeds where a step has them.
+    pub(crate) quick: bool,
+    /// Steps to run instead of the usual ones; empty means the usual ones.
+    pub(crate) only: Vec<String>,
+    /// Steps to leave out.
+    pub(crate) skip: Vec<String>,
+    /// `Some` turns skips into failures, except for these steps.
+    pub(crate) strict: Option<Vec<String>>,
+    /// Print one JSON object instead of the table.
+    pub(crate) json: bool,
+    /// Install missing tools that build in a few minutes.
+    pub(crate) install: bool,
+    /// How long one step may take.
+    pub(crate) budget: Duration,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        Self {
+            quick: false,
+            only: Vec::new(),
+            skip: Vec::new(),
+            strict: None,
+            json: false,
+            install: false,
+            budget: Duration::from_secs(10 * 60),
+        }
+    }
+}
+
+/// In an allow list: any step whose tool could not be installed although `--install` tried.
+pub(crate) const FAILED_INSTALL: &str = "failed-install";
+
+/// Reads the arguments after the program's name.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String> {
+    let mut arguments = arguments.into_iter();
+    let command = match arguments.next().as_deref() {
+        None | Some("help" | "--help" | "-h") => Command::Help,
+        Some("setup") => Command::Setup,
+        Some("tidy") => Command::Tidy,
+        Some("verify") => return parse_verify(arguments),
+        Some(other) => return Err(format!("no command is called `{other}`")),
+    };
+    match arguments.next() {
+        Some(extra) => Err(format!("`{extra}` is not understood here")),
+        None => Ok(command),
+    }
+}
+
+fn parse_verify(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut options = VerifyOptions::default();
+    while let Some(argument) = arguments.next() {
+        let (flag, attached) = match argument.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        let mut value = || {
+            attached
+                .clone()
+                .or_else(|| arguments.next())
+                .ok_or_else(|| format!("`{flag}` needs a value"))
+        };
+        match flag {
+            "--only" => options.only = step_names(&value()?)?,
+            "--skip" => options.skip = step_names(&value()?)?,
+            "--budget" => options.budget = seconds(&value()?)?,
+            "--strict" => options.strict = Some(allowed_skips(attached.as_deref())?),
+            "--quick" | "--json" | "--install" if attached.is_some() => {
+                return Err(format!("`{flag}` takes no value"));
+            }
+            "--quick" => options.quick = true,
+            "--json" => options.json = true,
+            "--install" => options.install = true,
+            "--help" | "-h" => return Ok(Command::Help),
+            _ => return Err(format!("`{argument}` is not understood by verify")),
+        }
+    }
+    Ok(Command::Verify(options))
+}
+
+fn step_names(list: &str) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    for name in list
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+    {
+        match steps::named(name) {
+            Some(steps) => names.extend(steps.map(|step| step.name.to_owned())),
+            None => {
+                return Err(format!(
+                    "no step is called `{name}`; there are: {}",
+                    steps::names()
+                ));
+            }
+        }
+    }
+    if names.is_empty() {
+        return Err("the list of steps is empty".to_owned());
+    }
+    Ok(names)
+}
+
+fn allowed_skips(attached: Option<&str>) -> Result<Vec<String>, String> {
+    let Some(attached) = attached else {
+        return Ok(Vec::new());
+    };
+    let list = attached
+        .strip_prefix("allow:")
+        .ok_or_else(|| format!("`--strict={attached}` should read `--strict=allow:a,b`"))?;
+    let mut allowed = Vec::new();
+    for name in list.split(',') {
+        if name == FAILED_INSTALL {
+            allowed.push(name.to_owned());
+        } else {
+            allowed.extend(step_names(name)?);
+        }
+    }
+    Ok(allowed)
+}
+
+fn seconds(value: &str) -> Result<Duration, String> {
+    match value.parse() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("`{value}` is not a number of seconds")),
+    }
+}
+
+/// The help text, with the table of steps.
+pub(crate) fn help() -> String {
+    let mut text = String::from(
+        "\
+cargo xtask verify [options]   run the steps below, then print a table
+cargo xtask tidy               run the workspace's own rules alone
+cargo xtask setup              install the tools that are missing, and say which
+cargo xtask help               print this text
+
+Options of verify:
+  --quick                 the steps marked `quick`, and fewer seeds under miri
+  --only a,b              these steps and no others
+  --skip a,b              not these steps
+  --strict[=allow:a,b]    a skipped step is a failure, except for the allowed ones;
+                          `failed-install` allows what --install could not install
+  --install               install missing tools that build in a few minutes
+  --budget SECONDS        end a step that takes longer (600)
+  --json                  print one JSON object instead of the table
+
+Steps, in order:
+",
+    );
+    for step in steps::ALL {
+        let quick = if step.quick { "quick" } else { "" };
+        text.push_str(&format!("  {:<10} {quick:<6} {}\n", step.name, step.checks));
+    }
+    text.push_str(
+        "  `dependencies` stands for deny, machete and typos.
+
+Exit code: 0 when a step passed and none failed, 1 otherwise, 2 when the call is not understood.
+",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    fn options(line: &str) -> VerifyOptions {
+        match parsed(line) {
+            Ok(Command::Verify(options)) => options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn no_option_means_the_defaults() {
+        assert_eq!(options("verify"), VerifyOptions::default());
+    }
+
+    #[test]
+    fn lists_are_given_with_a_space_or_an_equals_sign() {
+        assert_eq!(options("verify --only lint,loom").only, ["lint", "loom"]);
+        assert_eq!(options("verify --skip=miri").skip, ["miri"]);
+    }
+
+    #[test]
+    fn dependencies_stands_for_three_steps() {
+        assert_eq!(
+            options("verify --only dependencies").only,
+            ["deny", "machete", "typos"]
+        );
+    }
+
+    #[test]
+    fn strict_may_allow_steps_and_failed_installs() {
+        assert_eq!(options("verify").strict, None);
+        assert_eq!(options("verify --strict").strict, Some(vec![]));
+        let allowed = options("verify --strict=allow:typos,failed-install").strict;
+        assert_eq!(
+            allowed,
+            Some(vec!["typos".to_owned(), FAILED_INSTALL.to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_misspelt_call_is_refused() {
+        for line in [
+            "verfiy",
+            "verify --only tipos",
+            "verify --only",
+            "verify --only ,",
+            "verify --strict=typos",
+            "verify --strict=allow:tipos",
+            "verify --quick=yes",
+            "verify --budget 0",
+            "verify lint",
+            "setup now",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_step() {
+        let help = help();
+        for step in steps::ALL {
+            assert!(help.contains(step.checks), "{}", step.name);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What test runners print last, read back.
+//!
+//! Called by `steps`: a step that ran no test has failed, whatever its exit code says.
+
+/// The sum over all closing lines of an output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tests {
+    /// Passed or failed.
+    pub(crate) run: u64,
+    pub(crate) passed: u64,
+    /// Ignored by their own attribute, or left out by a filter of the runner.
+    pub(crate) skipped: u64,
+}
+
+/// Counts the tests of an output.
+pub(crate) fn tests(output: &str) -> Tests {
+    let mut sum = Tests::default();
+    for line in closing_lines(output) {
+        let passed = number_before(line, "passed");
+        let failed = number_before(line, "failed") + number_before(line, "timed");
+        sum.passed += passed;
+        sum.run += passed + failed;
+        sum.skipped += number_before(line, "skipped") + number_before(line, "ignored");
+    }
+    sum
+}
+
+/// The closing lines themselves: `Summary [...]` of nextest, `test result: ...` of libtest.
+pub(crate) fn closing_lines(output: &str) -> impl Iterator<Item = &str> {
+    output.lines().filter_map(|line| {
+        // Output of two processes may share a line, so the mark need not be at its beginning.
+        if let Some(at) = line.find("test result: ") {
+            return Some(&line[at..]);
+        }
+        let line = line.trim();
+        (line.starts_with("Summary [") && line.contains(" run: ")).then_some(line)
+    })
+}
+
+/// The number in `... 3 passed; ...`; 0 when the word is not there.
+fn number_before(line: &str, word: &str) -> u64 {
+    let words: Vec<&str> = line.split([' ', '(', ')', ',', ';', ':', '.']).collect();
+    words
+        .windows(2)
+        .filter(|pair| pair[1] == word)
+        .find_map(|pair| pair[0].parse().ok())
+        .unwrap_or(0)
+}
+
+/// How many executions loom explored: the sum over `Completed in N iterations` and `N executions`.
+pub(crate) fn executions(output: &str) -> u64 {
+    output
+        .lines()
+        .map(|line| number_before(line, "iterations").max(number_before(line, "executions")))
+        .sum()
+}
+
+/// The `M` of the last `(N/M)`, which is how cargo-hack counts its combinations.
+pub(crate) fn combinations(output: &str) -> Option<u64> {
+    output.lines().rev().find_map(|line| {
+        let (_, fraction) = line.trim_end().strip_suffix(')')?.rsplit_once('(')?;
+        let (_, of) = fraction.split_once('/')?;
+        of.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libtest_lines_add_up() {
+        let output = "\
+running 3 tests
+test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out; finished in 0.10s
+";
+        assert_eq!(
+            tests(output),
+            Tests {
+                run: 6,
+                passed: 4,
+                skipped: 1
+            }
+        );
+        assert_eq!(closing_lines(output).count(), 2);
+    }
+
+    #[test]
+    fn nextest_summaries_are_read_in_all_their_forms() {
+        for (line, run, passed, skipped) in [
+            (
+                "     Summary [   0.012s] 26 tests run: 26 passed, 0 skipped",
+                26,
+                26,
+                0,
+            ),
+            (
+                "     Summary [   0.012s] 1 test run: 1 passed (1 slow), 2 skipped",
+                1,
+                1,
+                2,
+            ),
+            (
+                "     Summary [   1.0s] 3/9 tests run: 1 passed (1 leaky), 1 failed, 1 timed out, 0 skipped",
+                3,
+                1,
+                0,
+            ),
+            (
+                "     Summary [   0.001s] 0 tests run: 0 passed, 0 skipped",
+                0,
+                0,
+                0,
+            ),
+        ] {
+            assert_eq!(
+                tests(line),
+                Tests {
+                    run,
+                    passed,
+                    skipped
+                },
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_lines_do_not_count() {
+        let output = "12 passed, 3 failed\nSummary of the release: 4 passed\nwarning: 1 failed";
+        assert_eq!(tests(output), Tests::default());
+    }
+
+    #[test]
+    fn executions_of_all_models_add_up() {
+        let output = "\
+ INFO loom::model: Completed in 63 iterations
+two(3,4): 6256 executions
+test two ... ok
+";
+        assert_eq!(executions(output), 63 + 6256);
+        assert_eq!(executions("test two ... ok"), 0);
+    }
+
+    #[test]
+    fn combinations_come_from_the_last_count() {
+        let output = "\
+info: running `cargo clippy --no-default-features` on xu-abi (1/22)
+info: running `cargo clippy --features checked` on xu-ring (22/22)
+    Finished `dev` profile [unoptimized + debuginfo] target(s) in 0.10s
+";
+        assert_eq!(combinations(output), Some(22));
+        assert_eq!(combinations("nothing (of use)"), None);
+    }
+}

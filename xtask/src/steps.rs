@@ -1,0 +1,298 @@
+//! The steps of verify, in their order: what each runs, and what it reports.
+//!
+//! Called by `verify`; `docs/verifying.md` says what each step is there to catch.
+
+use crate::count;
+use crate::step::{Run, Step, Stop, Verdict};
+use crate::tidy;
+use crate::tools::{self, need};
+
+/// Every step.
+pub(crate) const ALL: &[Step] = &[
+    Step {
+        name: "format",
+        checks: "rustfmt would change nothing",
+        quick: true,
+        run: format,
+    },
+    Step {
+        name: "tidy",
+        checks: "the workspace's own rules",
+        quick: true,
+        run: tidy,
+    },
+    Step {
+        name: "lint",
+        checks: "clippy, all targets and features",
+        quick: true,
+        run: lint,
+    },
+    Step {
+        name: "features",
+        checks: "every combination of features builds",
+        quick: false,
+        run: features,
+    },
+    Step {
+        name: "tests",
+        checks: "unit and integration tests",
+        quick: true,
+        run: tests,
+    },
+    Step {
+        name: "doc-tests",
+        checks: "examples in the documentation",
+        quick: true,
+        run: doc_tests,
+    },
+    Step {
+        name: "docs",
+        checks: "the documentation builds without a warning",
+        quick: false,
+        run: docs,
+    },
+    Step {
+        name: "no_std",
+        checks: "xu-abi and xu-ring build without std",
+        quick: false,
+        run: no_std,
+    },
+    Step {
+        name: "deny",
+        checks: "licences, bans and sources of dependencies",
+        quick: false,
+        run: deny,
+    },
+    Step {
+        name: "machete",
+        checks: "every dependency is used",
+        quick: false,
+        run: machete,
+    },
+    Step {
+        name: "typos",
+        checks: "spelling",
+        quick: false,
+        run: typos,
+    },
+    Step {
+        name: "loom",
+        checks: "models of the ring, every interleaving",
+        quick: false,
+        run: loom,
+    },
+    Step {
+        name: "miri",
+        checks: "undefined behaviour, weak memory",
+        quick: false,
+        run: miri,
+    },
+];
+
+/// The steps that `name` stands for.
+pub(crate) fn named(name: &str) -> Option<impl Iterator<Item = &'static Step>> {
+    let wanted: &[&str] = match name {
+        "dependencies" => &["deny", "machete", "typos"],
+        _ => &[ALL.iter().find(|step| step.name == name)?.name],
+    };
+    let wanted = wanted.to_vec();
+    Some(ALL.iter().filter(move |step| wanted.contains(&step.name)))
+}
+
+/// All names, for a message.
+pub(crate) fn names() -> String {
+    let names: Vec<&str> = ALL.iter().map(|step| step.name).collect();
+    names.join(", ")
+}
+
+fn format(run: &mut Run<'_>) -> Verdict {
+    need(&tools::RUSTFMT, run)?;
+    run.command("cargo fmt --all --check").run()?;
+    Ok("nothing to change".to_owned())
+}
+
+fn tidy(run: &mut Run<'_>) -> Verdict {
+    let tidied = tidy::check(&run.workspace.root).map_err(Stop::Failed)?;
+    for finding in &tidied.findings {
+        run.note(&finding.to_string());
+    }
+    if tidied.findings.is_empty() {
+        Ok(tidied.summary())
+    } else {
+        Err(Stop::Failed(tidied.summary()))
+    }
+}
+
+fn lint(run: &mut Run<'_>) -> Verdict {
+    need(&tools::CLIPPY, run)?;
+    run.command("cargo clippy --workspace --all-targets --all-features --locked -- -D warnings")
+        .run()?;
+    Ok("no warning".to_owned())
+}
+
+/// Without `--no-dev-deps`: that flag rewrites the manifests while it runs, and the resolver keeps the features
+/// of development dependencies out of these builds anyway.
+fn features(run: &mut Run<'_>) -> Verdict {
+    need(&tools::CLIPPY, run)?;
+    need(&tools::HACK, run)?;
+    let output = run
+        .command("cargo hack clippy --workspace --feature-powerset --locked -- -D warnings")
+        .run()?;
+    match count::combinations(&output) {
+        Some(combinations) => Ok(format!("{combinations} combinations")),
+        None => Err(Stop::Failed("cargo-hack built no combination".to_owned())),
+    }
+}
+
+/// Neither runner runs benches: they are not among the targets that `--tests` selects.
+fn tests(run: &mut Run<'_>) -> Verdict {
+    let nextest = tools::is_present(&tools::NEXTEST, run);
+    let command = if nextest && std::env::var_os("CI").is_some() {
+        "cargo nextest run --workspace --all-features --locked --no-fail-fast --profile ci"
+    } else if nextest {
+        "cargo nextest run --workspace --all-features --locked --no-fail-fast"
+    } else {
+        "cargo test --workspace --tests --all-features --locked --no-fail-fast"
+    };
+    let counted = run_tests(run, command)?;
+    let runner = if nextest {
+        ""
+    } else {
+        "; by cargo test, as cargo-nextest is not found"
+    };
+    Ok(format!("{counted}{runner}"))
+}
+
+fn doc_tests(run: &mut Run<'_>) -> Verdict {
+    run_tests(
+        run,
+        "cargo test --doc --workspace --all-features --locked --no-fail-fast",
+    )
+}
+
+/// Runs tests on the host, keeps the runner's closing lines for the report, and counts.
+fn run_tests(run: &mut Run<'_>, command: &str) -> Verdict {
+    let outcome = run.command(command).run();
+    let output = run.output();
+    let tests = count::tests(&output);
+    run.closing_lines = count::closing_lines(&output)
+        .filter(|line| count::tests(line).run > 0)
+        .map(str::to_owned)
+        .collect();
+    let counted = format!(
+        "{} tests run, {} passed, {} skipped",
+        tests.run, tests.passed, tests.skipped
+    );
+    match outcome {
+        // Some runners end badly when they find no test, others well: the same verdict for both.
+        Ok(_) if tests.run == 0 => Err(Stop::Failed("no test ran".to_owned())),
+        Ok(_) => Ok(counted),
+        Err(Stop::Failed(why)) if tests.run > 0 => Err(Stop::Failed(format!("{counted}; {why}"))),
+        Err(stop) => Err(stop),
+    }
+}
+
+fn docs(run: &mut Run<'_>) -> Verdict {
+    run.command("cargo doc --workspace --no-deps --all-features --locked")
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .run()?;
+    Ok("no warning".to_owned())
+}
+
+fn no_std(run: &mut Run<'_>) -> Verdict {
+    need(&tools::BARE_TARGET, run)?;
+    run.command(
+        "cargo build -p xu-abi -p xu-ring --no-default-features --locked --target x86_64-unknown-none",
+    )
+    .run()?;
+    Ok("xu-abi and xu-ring for x86_64-unknown-none".to_owned())
+}
+
+/// The check is offline, and so needs every package on the disk, those for other systems included.
+fn deny(run: &mut Run<'_>) -> Verdict {
+    need(&tools::DENY, run)?;
+    run.command("cargo fetch --locked").run()?;
+    let output = run
+        .command("cargo deny --offline check licenses bans sources")
+        .run()?;
+    Ok(output.lines().last().unwrap_or_default().trim().to_owned())
+}
+
+fn machete(run: &mut Run<'_>) -> Verdict {
+    need(&tools::MACHETE, run)?;
+    run.command("cargo machete").run()?;
+    Ok("no unused dependency".to_owned())
+}
+
+fn typos(run: &mut Run<'_>) -> Verdict {
+    need(&tools::TYPOS, run)?;
+    run.command("typos").run()?;
+    Ok("no misspelling".to_owned())
+}
+
+/// `--show-output` lets a model say how many executions it explored.
+fn loom(run: &mut Run<'_>) -> Verdict {
+    let output = run
+        .command("cargo test -p xu-ring --profile loom --test loom --locked -- --show-output")
+        .env("RUSTFLAGS", "--cfg loom")
+        .target_subdirectory("loom")
+        .run()?;
+    let models = count::tests(&output).run;
+    match (models, count::executions(&output)) {
+        (0, _) => Err(Stop::Failed("no model ran".to_owned())),
+        (_, 0) => Ok(format!("{models} models")),
+        (_, executions) => Ok(format!("{models} models, {executions} executions")),
+    }
+}
+
+/// Once over all tests, then the ring's thread tests under several seeds of the scheduler and of the weak memory.
+fn miri(run: &mut Run<'_>) -> Verdict {
+    need(&tools::MIRI, run)?;
+    let output = run
+        .command("cargo +nightly miri test -p xu-abi -p xu-ring --tests --locked")
+        .run()?;
+    let once = count::tests(&output).run;
+    if once == 0 {
+        return Err(Stop::Failed("no test ran".to_owned()));
+    }
+    let seeds = if run.options.quick { 4 } else { 16 };
+    let output = run
+        .command("cargo +nightly miri test -p xu-ring --test threads --locked")
+        .env("MIRIFLAGS", format!("-Zmiri-many-seeds=0..{seeds}"))
+        .run()?;
+    let threads = count::tests(&output).run;
+    if threads == 0 {
+        return Err(Stop::Failed("no thread test ran".to_owned()));
+    }
+    Ok(format!(
+        "{once} tests run once, and {threads} runs of thread tests over {seeds} seeds"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inner_loop_is_the_five_cheap_steps() {
+        let quick: Vec<&str> = ALL
+            .iter()
+            .filter(|step| step.quick)
+            .map(|step| step.name)
+            .collect();
+        assert_eq!(quick, ["format", "tidy", "lint", "tests", "doc-tests"]);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for step in ALL {
+            assert_eq!(
+                named(step.name).map(Iterator::count),
+                Some(1),
+                "{}",
+                step.name
+            );
+        }
+        assert!(named("no such step").is_none());
+    }
+}
