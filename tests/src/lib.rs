@@ -128,6 +128,10 @@ impl Device for Meddler {
         self.inner.start_dma(queue, descriptors)
     }
 
+    fn check_dma(&self, queue: DmaQueue) -> Result<(), DeviceError> {
+        self.inner.check_dma(queue)
+    }
+
     fn increment_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<(), DeviceError> {
         let pass = self.with(|state| {
             if index == map::INFERENCE_START && state.fail_doorbells {

@@ -1,4 +1,8 @@
 //! The whole lane on real data: every held-out image, and the predictions of an independent program.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use lane_tests::DIGITS;
 use nrta::{Model, PollPolicy, Runtime, SkipConfig};

@@ -1,6 +1,10 @@
 //! Ten thousand requests leave no descriptor, no thread and no allocation behind.
 //!
 //! One test in a binary of its own: descriptors, threads and allocations are counted per process.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use lane_tests::DIGITS;
 use nrta::{Model, Runtime};

@@ -1,4 +1,8 @@
 //! Requests through the public interface: order, refusals, ownership, degradation, closing.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use futures::executor::block_on;
 use lane_tests::{DIGITS, Meddler};

@@ -25,16 +25,21 @@ pub(crate) fn tests(output: &str) -> Tests {
     sum
 }
 
-/// The closing lines themselves: `Summary [...]` of nextest, `test result: ...` of libtest.
+/// The closing lines themselves: `test result: ...` of libtest or, where nextest ran the tests, its `Summary [...]`.
 pub(crate) fn closing_lines(output: &str) -> impl Iterator<Item = &str> {
-    output.lines().filter_map(|line| {
-        // Output of two processes may share a line, so the mark need not be at its beginning.
-        if let Some(at) = line.find("test result: ") {
-            return Some(&line[at..]);
+    // Nextest repeats what a failed test printed, and that has a line of libtest in it.
+    let by_nextest = output.lines().any(is_summary);
+    output.lines().filter_map(move |line| {
+        if by_nextest {
+            return is_summary(line).then(|| line.trim());
         }
-        let line = line.trim();
-        (line.starts_with("Summary [") && line.contains(" run: ")).then_some(line)
+        // Output of two processes may share a line, so the mark need not be at its beginning.
+        line.find("test result: ").map(|at| &line[at..])
     })
+}
+
+fn is_summary(line: &str) -> bool {
+    line.trim_start().starts_with("Summary [") && line.contains(" run: ")
 }
 
 /// The number in `... 3 passed; ...`; 0 when the word is not there.
@@ -47,12 +52,14 @@ fn number_before(line: &str, word: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// How many executions loom explored: the sum over `Completed in N iterations` and `N executions`.
-pub(crate) fn executions(output: &str) -> u64 {
-    output
+/// How many models said what they explored, and the sum: `N executions` of ours, `Completed in N iterations` of loom.
+pub(crate) fn executions(output: &str) -> (usize, u64) {
+    let counts: Vec<u64> = output
         .lines()
-        .map(|line| number_before(line, "iterations").max(number_before(line, "executions")))
-        .sum()
+        .map(|line| number_before(line, "executions").max(number_before(line, "iterations")))
+        .filter(|count| *count > 0)
+        .collect();
+    (counts.len(), counts.iter().sum())
 }
 
 /// The `M` of the last `(N/M)`, which is how cargo-hack counts its combinations.
@@ -127,6 +134,22 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out; 
     }
 
     #[test]
+    fn what_a_failed_test_printed_is_not_counted() {
+        let output = "\
+test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out
+     Summary [   0.1s] 2 tests run: 1 passed, 1 failed, 0 skipped
+";
+        assert_eq!(
+            tests(output),
+            Tests {
+                run: 2,
+                passed: 1,
+                skipped: 0
+            }
+        );
+    }
+
+    #[test]
     fn other_lines_do_not_count() {
         let output = "12 passed, 3 failed\nSummary of the release: 4 passed\nwarning: 1 failed";
         assert_eq!(tests(output), Tests::default());
@@ -139,8 +162,8 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out; 
 two(3,4): 6256 executions
 test two ... ok
 ";
-        assert_eq!(executions(output), 63 + 6256);
-        assert_eq!(executions("test two ... ok"), 0);
+        assert_eq!(executions(output), (2, 63 + 6256));
+        assert_eq!(executions("test two ... ok"), (0, 0));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(crate) fn run(
     command
         .env("CARGO_TERM_COLOR", "never")
         .env("CARGO_TERM_PROGRESS_WHEN", "never");
-    command.env("NO_COLOR", "1");
+    command.env("NO_COLOR", "1").env("TERM", "dumb");
     command.envs(environment.iter().map(|(name, value)| (name, value)));
 
     let child = command.spawn()?;

@@ -192,8 +192,13 @@ fn run_tests(run: &mut Run<'_>, command: &str) -> Verdict {
     }
 }
 
+/// Libraries and programs apart: the library `nrta` and the program `nrta` would write the same pages.
 fn docs(run: &mut Run<'_>) -> Verdict {
-    run.command("cargo doc --workspace --no-deps --all-features --locked")
+    run.command("cargo doc --workspace --no-deps --all-features --locked --lib")
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .run()?;
+    run.command("cargo doc --workspace --no-deps --all-features --locked --bins")
+        .target_subdirectory("docs-of-programs")
         .env("RUSTDOCFLAGS", "-D warnings")
         .run()?;
     Ok("no warning".to_owned())
@@ -237,11 +242,18 @@ fn loom(run: &mut Run<'_>) -> Verdict {
         .env("RUSTFLAGS", "--cfg loom")
         .target_subdirectory("loom")
         .run()?;
-    let models = count::tests(&output).run;
-    match (models, count::executions(&output)) {
-        (0, _) => Err(Stop::Failed("no model ran".to_owned())),
-        (_, 0) => Ok(format!("{models} models")),
-        (_, executions) => Ok(format!("{models} models, {executions} executions")),
+    // A test that starts this program again shows the closing line of that run as well, before its own.
+    let tests = count::closing_lines(&output)
+        .last()
+        .map(count::tests)
+        .unwrap_or_default();
+    let (models, executions) = count::executions(&output);
+    match (tests.run, models) {
+        (0, _) => Err(Stop::Failed("no test ran".to_owned())),
+        (run, 0) => Ok(format!("{run} tests run")),
+        (run, _) => Ok(format!(
+            "{run} tests run, {models} models explored in {executions} executions"
+        )),
     }
 }
 

@@ -16,7 +16,7 @@ options:
   --cores N      logical cores to use, 1 to 256 (default 2)
   --depth N      batches in flight per core, 1 to 4096 (default 8)
   --batch N      images per request, 1 to 4096 (default 16)
-  --repeat N     passes over the images, 1 to 1000000 (default 1)
+  --repeat N     passes over the images, 1 to 1000000 (default 100)
   --policy P     adaptive, reference or busy (default adaptive)
   --json         print the result as one JSON object
   --quiet        no progress bar
@@ -61,7 +61,7 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
         cores: 2,
         depth: 8,
         batch: 16,
-        repeat: 1,
+        repeat: 100,
         policy: PollPolicy::Adaptive,
         json: false,
         quiet: false,

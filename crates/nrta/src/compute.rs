@@ -141,6 +141,13 @@ impl Stage for ComputeStage {
     }
 }
 
+/// The memory of an execution whose end nobody has seen.
+#[derive(Debug)]
+struct Kept {
+    _programs: Arc<[Arc<Program>]>,
+    _storage: Vec<Arc<Storage>>,
+}
+
 /// Harvests executions.
 #[derive(Debug)]
 pub(crate) struct ComputeEngine {
@@ -153,7 +160,7 @@ pub(crate) struct ComputeEngine {
     ended: Option<Execution>,
     fault: Option<String>,
     /// What the device may still touch after a fault: kept until the unit goes.
-    quarantine: Vec<(Arc<[Arc<Program>]>, Vec<Arc<Storage>>)>,
+    quarantine: Vec<Kept>,
 }
 
 impl ComputeEngine {
@@ -232,7 +239,10 @@ impl Engine for ComputeEngine {
         let detail = self.fault.clone().filter(|_| ended.is_none());
         if ended.is_none() {
             // It did not end, or never began: the device may still read and write what it names.
-            self.quarantine.push((run.programs, run.storage));
+            self.quarantine.push(Kept {
+                _programs: run.programs,
+                _storage: run.storage,
+            });
         }
         (
             run.notifier,

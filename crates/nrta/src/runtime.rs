@@ -76,9 +76,10 @@ impl Builder {
         self
     }
 
-    /// Limit for one execution, from the moment its core phase begins; default 30 seconds, `None` is no limit.
+    /// Limit for one execution, from the moment its core phase begins, and for one chunk of a tensor move;
+    /// default 30 seconds, `None` is no limit.
     ///
-    /// An execution that exceeds it ends with `TIMEOUT` and degrades its compute queue.
+    /// A request that exceeds it ends with `TIMEOUT` and degrades its queue.
     #[must_use]
     pub fn exec_timeout(mut self, limit: Option<Duration>) -> Self {
         self.exec_timeout = limit;
@@ -196,7 +197,10 @@ impl Builder {
         let mut transfers = Vec::new();
         for queue in 0..XuType::TensorOp.queues() {
             let queue_of_core = map::transfer_queue(tpb, queue);
-            let engine = TransferEngine::new(TransferQueue::open(device, queue_of_core)?);
+            let engine = TransferEngine::new(
+                TransferQueue::open(device, queue_of_core)?,
+                self.exec_timeout,
+            );
             let xu = xu_id(XuType::TensorOp, queue, vnc)?;
             let (unit, runner) = Unit::new(xu, TENSOR_OP_LIMIT, TransferStage, engine)?;
             transfers.push(unit);
@@ -381,8 +385,3 @@ impl CoreUnits {
         &self.transfers[usize::from(queue)]
     }
 }
-
-const _: () = {
-    // The workers' units: one compute, two tensor-op.
-    assert!(1 + 2 <= xu_worker::worker::MAX_UNITS);
-};

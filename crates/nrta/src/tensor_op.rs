@@ -9,7 +9,9 @@ use crate::logical_core::Core;
 use crate::pending::{Outcome, Pending};
 use crate::tensor::{Storage, Tensor};
 use core::mem;
+use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 use xu_abi::Status;
 use xu_device::DeviceError;
 use xu_device::transfer::{CHUNK, TransferQueue};
@@ -142,25 +144,31 @@ impl Stage for TransferStage {
 #[derive(Debug)]
 pub(crate) struct TransferEngine {
     queue: TransferQueue,
+    /// Limit for one chunk; `None` waits for ever.
+    timeout: Option<Duration>,
     /// Length of the chunk that is on its way; 0 when none is.
     chunk: usize,
+    /// When that chunk was posted.
+    posted: Instant,
     fault: Option<String>,
     /// Storage that the device may still touch after a fault: kept until the unit goes.
     quarantine: Vec<Arc<Storage>>,
 }
 
 impl TransferEngine {
-    pub(crate) fn new(queue: TransferQueue) -> Self {
+    pub(crate) fn new(queue: TransferQueue, timeout: Option<Duration>) -> Self {
         Self {
             queue,
+            timeout,
             chunk: 0,
+            posted: Instant::now(),
             fault: None,
             quarantine: Vec::new(),
         }
     }
 
     /// One look: begin a chunk if none is under way, and take it in if it has arrived.
-    fn advance(&mut self, transfer: &mut Transfer) -> Result<bool, DeviceError> {
+    fn advance(&mut self, transfer: &mut Transfer) -> Result<bool, TransferError> {
         let left = transfer.buffer.len() - transfer.moved;
         if left == 0 {
             return Ok(true);
@@ -176,9 +184,15 @@ impl TransferEngine {
                 Direction::ToHost => self.queue.begin_read(at, chunk)?,
             }
             self.chunk = chunk;
+            self.posted = Instant::now();
         }
         if !self.queue.poll()? {
-            return Ok(false);
+            return match self.timeout {
+                Some(limit) if self.posted.elapsed() >= limit => {
+                    Err(TransferError::Timeout { limit })
+                }
+                _ => Ok(false),
+            };
         }
         let chunk = mem::take(&mut self.chunk);
         let range = transfer.moved..transfer.moved + chunk;
@@ -206,7 +220,7 @@ impl Engine for TransferEngine {
                 let text = error.to_string();
                 self.fault = Some(text.clone());
                 Progress::Fatal(Cause {
-                    status: transfer_status(&error),
+                    status: error.status(),
                     seq: None,
                     text,
                 })
@@ -240,10 +254,24 @@ impl Engine for TransferEngine {
     }
 }
 
-/// A device that refuses an address or argument at this depth is not what we think it is.
-fn transfer_status(error: &DeviceError) -> Status {
-    match device_status(error) {
-        Status::INVALID => Status::HW_ERROR,
-        status => status,
+/// Why a transfer ended its queue.
+#[derive(Debug, thiserror::Error)]
+enum TransferError {
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("a chunk did not arrive within {limit:?}")]
+    Timeout { limit: Duration },
+}
+
+impl TransferError {
+    fn status(&self) -> Status {
+        match self {
+            Self::Timeout { .. } => Status::TIMEOUT,
+            Self::Device(error) => match device_status(error) {
+                // The facade has checked the range: a device that refuses it is not what we think it is.
+                Status::INVALID => Status::HW_ERROR,
+                status => status,
+            },
+        }
     }
 }

@@ -65,6 +65,13 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// [`DeviceError::DmaAborted`] when the queue has stopped.
     fn start_dma(&self, queue: DmaQueue, descriptors: u32) -> Result<(), DeviceError>;
 
+    /// Whether a DMA queue still runs. The doorbell of a queue is posted, so an abort shows here.
+    ///
+    /// # Errors
+    /// [`DeviceError::DmaAborted`] when it has stopped; [`DeviceError::BadArgument`] when it does not exist or is
+    /// not open.
+    fn check_dma(&self, queue: DmaQueue) -> Result<(), DeviceError>;
+
     /// Adds one to a semaphore of a core. On the start semaphore this is the doorbell.
     ///
     /// # Errors
@@ -168,7 +175,8 @@ impl Clock {
     pub fn to_host_ns(&self, ticks: u64) -> u64 {
         let elapsed = ticks.saturating_sub(self.init_ticks) as f64;
         // CAST: a finite non-negative product; `as` saturates.
-        self.init_ns.saturating_add((self.expected_increment / self.actual_increment * elapsed) as u64)
+        self.init_ns
+            .saturating_add((self.expected_increment / self.actual_increment * elapsed) as u64)
     }
 }
 
@@ -177,9 +185,7 @@ impl Clock {
 #[non_exhaustive]
 pub enum DeviceError {
     /// Memory ran out; nothing was reserved.
-    #[error(
-        "{place} is exhausted: asked for {asked} bytes, {free} free, largest block {largest}"
-    )]
+    #[error("{place} is exhausted: asked for {asked} bytes, {free} free, largest block {largest}")]
     OutOfMemory {
         /// Where.
         place: Place,

@@ -70,7 +70,9 @@ impl Report {
 #[non_exhaustive]
 pub enum Fault {
     /// Not every engine finished in time.
-    #[error("core {tpb} did not finish within {limit:?}: {pending} of 5 engines pending, first {first}")]
+    #[error(
+        "core {tpb} did not finish within {limit:?}: {pending} of 5 engines pending, first {first}"
+    )]
     Timeout {
         /// The first core with a pending engine.
         tpb: TpbIndex,
@@ -98,7 +100,9 @@ pub enum Fault {
         subtype: Subtype,
     },
     /// A record that means nothing on a status ring.
-    #[error("core {tpb} {engine}: unexpected record {subtype:?}, sub-id {sub_id}, debug hint {hint}")]
+    #[error(
+        "core {tpb} {engine}: unexpected record {subtype:?}, sub-id {sub_id}, debug hint {hint}"
+    )]
     Unexpected {
         /// The core.
         tpb: TpbIndex,
@@ -169,8 +173,10 @@ impl Harvester {
     /// # Errors
     /// As [`NqReader::open`].
     pub fn open(device: &Arc<dyn Device>, tpbs: &[TpbIndex]) -> Result<Self, DeviceError> {
-        let cores =
-            tpbs.iter().map(|&tpb| CoreQueues::open(device, tpb)).collect::<Result<_, _>>()?;
+        let cores = tpbs
+            .iter()
+            .map(|&tpb| CoreQueues::open(device, tpb))
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             device: Arc::clone(device),
             clock: device.clock(),
@@ -191,7 +197,10 @@ impl Harvester {
             core.outcome = Status::SUCCESS;
         }
         self.timeout = timeout;
-        self.state = State::WaitBarrier { since_ns: now_ns, warn_after: BARRIER_WARNING };
+        self.state = State::WaitBarrier {
+            since_ns: now_ns,
+            warn_after: BARRIER_WARNING,
+        };
     }
 
     /// How often a collectives barrier has outlasted its warning threshold.
@@ -210,11 +219,18 @@ impl Harvester {
     }
 
     fn advance(&mut self, now_ns: u64) -> Result<bool, Fault> {
-        if let State::WaitBarrier { since_ns, warn_after } = self.state {
+        if let State::WaitBarrier {
+            since_ns,
+            warn_after,
+        } = self.state
+        {
             if !self.barrier_clear()? {
                 if elapsed(since_ns, now_ns) >= warn_after {
                     self.barrier_warnings += 1;
-                    self.state = State::WaitBarrier { since_ns, warn_after: warn_after * 2 };
+                    self.state = State::WaitBarrier {
+                        since_ns,
+                        warn_after: warn_after * 2,
+                    };
                 }
                 return Ok(false);
             }
@@ -240,7 +256,11 @@ impl Harvester {
 
     fn barrier_clear(&self) -> Result<bool, DeviceError> {
         for core in &self.cores {
-            if self.device.read_semaphore(core.tpb, map::COLLECTIVES_BARRIER)? > 0 {
+            if self
+                .device
+                .read_semaphore(core.tpb, map::COLLECTIVES_BARRIER)?
+                > 0
+            {
                 return Ok(false);
             }
         }
@@ -257,7 +277,12 @@ impl Harvester {
             let pending = |engine: &&Engine| core.engines[engine.index()] != EngineState::Complete;
             let mut engines = Engine::ALL.iter().filter(pending);
             if let Some(&first) = engines.next() {
-                return Ok(Fault::Timeout { tpb, limit, pending: 1 + engines.count(), first });
+                return Ok(Fault::Timeout {
+                    tpb,
+                    limit,
+                    pending: 1 + engines.count(),
+                    first,
+                });
             }
         }
         Ok(Fault::Device(DeviceError::Lost))
@@ -277,7 +302,10 @@ impl Harvester {
             report.started_ns = earliest(report.started_ns, core.first_start);
             report.ended_ns = report.ended_ns.max(core.last_end);
             if ends_the_unit(core.outcome) && fault.is_none() {
-                fault = Some(Fault::Hardware { tpb: core.tpb, status: core.outcome });
+                fault = Some(Fault::Hardware {
+                    tpb: core.tpb,
+                    status: core.outcome,
+                });
             }
         }
         report.started_ns = report.started_ns.map(|ticks| self.clock.to_host_ns(ticks));
@@ -310,7 +338,9 @@ impl CoreQueues {
     }
 
     fn is_complete(&self) -> bool {
-        self.engines.iter().all(|engine| *engine == EngineState::Complete)
+        self.engines
+            .iter()
+            .all(|engine| *engine == EngineState::Complete)
     }
 
     /// Reads up to [`SWEEP`] records of each engine that has not ended; returns how many there were.
@@ -369,7 +399,11 @@ impl CoreQueues {
                 return Err(if device.overflow_latched(tpb)? {
                     Fault::Overflow { tpb }
                 } else {
-                    Fault::OutOfOrder { tpb, engine, subtype }
+                    Fault::OutOfOrder {
+                        tpb,
+                        engine,
+                        subtype,
+                    }
                 });
             }
             // Without collectives nothing uses their times yet.
@@ -378,7 +412,10 @@ impl CoreQueues {
                 Custom::OutOfBounds(_) => self.outcome = self.outcome.resolve(Status::EXEC_OOB),
                 Custom::DebugValue | Custom::TensorDone | Custom::TensorRead => {}
                 Custom::Unknown(_) => {
-                    return Err(Fault::Hardware { tpb, status: Status::HW_ERROR });
+                    return Err(Fault::Hardware {
+                        tpb,
+                        status: Status::HW_ERROR,
+                    });
                 }
             },
             (Subtype::Unexpected(_), _) => return Err(unexpected),

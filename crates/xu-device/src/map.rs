@@ -101,11 +101,17 @@ pub const fn rx_tail_increment(tpb: TpbIndex) -> DeviceAddr {
 /// The DMA queue that carries a core's execution requests.
 #[must_use]
 pub const fn model_exec_queue(tpb: TpbIndex) -> DmaQueue {
-    DmaQueue { tpb, index: MODEL_EXEC_QUEUE }
+    DmaQueue {
+        tpb,
+        index: MODEL_EXEC_QUEUE,
+    }
 }
 
 /// One of a core's two tensor-moving DMA queues.
 #[must_use]
 pub const fn transfer_queue(tpb: TpbIndex, queue: u8) -> DmaQueue {
-    DmaQueue { tpb, index: FIRST_TRANSFER_QUEUE + queue }
+    DmaQueue {
+        tpb,
+        index: FIRST_TRANSFER_QUEUE + queue,
+    }
 }

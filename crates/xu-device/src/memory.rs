@@ -1,7 +1,7 @@
 //! A piece of device memory that is returned when it is dropped.
 //!
 //! Held by rings, programs, transfer queues and tensors, so that nothing else calls
-//! [`Device::release`](crate::Device::release).
+//! [`Device::release`].
 
 use crate::device::{Device, DeviceError, Place};
 use std::sync::Arc;
@@ -29,7 +29,11 @@ impl DeviceMemory {
         align: u64,
     ) -> Result<Self, DeviceError> {
         let addr = device.allocate(place, bytes, align)?;
-        Ok(Self { device: Arc::clone(device), addr, bytes })
+        Ok(Self {
+            device: Arc::clone(device),
+            addr,
+            bytes,
+        })
     }
 
     /// Where it begins.

@@ -85,7 +85,8 @@ impl NqReader {
     /// As [`Device::acknowledge`].
     pub fn acknowledge(&mut self) -> Result<(), DeviceError> {
         if self.unacknowledged > 0 {
-            self.device.acknowledge(self.tpb, self.nq, u64::from(self.index) * RECORD_SIZE)?;
+            self.device
+                .acknowledge(self.tpb, self.nq, u64::from(self.index) * RECORD_SIZE)?;
             self.unacknowledged = 0;
         }
         Ok(())
@@ -103,6 +104,10 @@ impl NqReader {
             self.phase = !self.phase;
         }
         self.unacknowledged += 1;
-        if self.unacknowledged >= self.entries / 4 { self.acknowledge() } else { Ok(()) }
+        if self.unacknowledged >= self.entries / 4 {
+            self.acknowledge()
+        } else {
+            Ok(())
+        }
     }
 }

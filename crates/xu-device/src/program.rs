@@ -133,8 +133,16 @@ impl Program {
         for slot in 0..slots {
             for engine in Engine::ALL {
                 let table = program.table(slot);
-                let block = (blocks.entry)(engine, Entry { table, body: addrs[engine.index()] });
-                program.entries.write(program.entry_offset(slot, engine), &block)?;
+                let block = (blocks.entry)(
+                    engine,
+                    Entry {
+                        table,
+                        body: addrs[engine.index()],
+                    },
+                );
+                program
+                    .entries
+                    .write(program.entry_offset(slot, engine), &block)?;
             }
         }
         Ok(program)
@@ -192,20 +200,32 @@ impl Program {
         self.staged.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn write_bindings(&self, slot: u32, tensors: &[DeviceAddr]) -> Result<(), DeviceError> {
+    pub(crate) fn write_bindings(
+        &self,
+        slot: u32,
+        tensors: &[DeviceAddr],
+    ) -> Result<(), DeviceError> {
         let offset = u64::from(slot) * u64::from(self.bindings.max(1)) * BINDING;
         for (index, tensor) in (0u64..).zip(tensors) {
-            self.tables.write(offset + index * BINDING, &tensor.get().to_le_bytes())?;
+            self.tables
+                .write(offset + index * BINDING, &tensor.get().to_le_bytes())?;
         }
         Ok(())
     }
 
-    pub(crate) fn write_request(&self, slot: u32, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.requests.write(u64::from(slot) * REQUEST_STRIDE + offset, bytes)
+    pub(crate) fn write_request(
+        &self,
+        slot: u32,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), DeviceError> {
+        self.requests
+            .write(u64::from(slot) * REQUEST_STRIDE + offset, bytes)
     }
 
     fn table(&self, slot: u32) -> DeviceAddr {
-        self.tables.at(u64::from(slot) * u64::from(self.bindings.max(1)) * BINDING)
+        self.tables
+            .at(u64::from(slot) * u64::from(self.bindings.max(1)) * BINDING)
     }
 
     fn entry_offset(&self, slot: u32, engine: Engine) -> u64 {

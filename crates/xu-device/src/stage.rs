@@ -118,7 +118,12 @@ impl Stager {
             .iter()
             .map(|&tpb| HwQueue::open(device, tpb, depth))
             .collect::<Result<_, _>>()?;
-        Ok(Self { device: Arc::clone(device), queues, skip, next_compute_idx: 0 })
+        Ok(Self {
+            device: Arc::clone(device),
+            queues,
+            skip,
+            next_compute_idx: 0,
+        })
     }
 
     /// Checks the arguments and builds the request of every core. Nothing is written.
@@ -147,7 +152,10 @@ impl Stager {
             let slot = program.next_slot();
             *core = Some((slot, queue.build(program, slot, self.skip)));
         }
-        Ok(Prepared { cores, compute_idx: self.next_compute_idx })
+        Ok(Prepared {
+            cores,
+            compute_idx: self.next_compute_idx,
+        })
     }
 
     /// Arms every core, then rings every doorbell.
@@ -160,12 +168,17 @@ impl Stager {
         tensors: &[DeviceAddr],
         prepared: &Prepared,
     ) -> Result<(), DeviceError> {
-        let cores = self.queues.iter_mut().zip(programs).zip(prepared.cores.iter().flatten());
+        let cores = self
+            .queues
+            .iter_mut()
+            .zip(programs)
+            .zip(prepared.cores.iter().flatten());
         for ((queue, program), (slot, request)) in cores {
             queue.arm(program, *slot, tensors, request)?;
         }
         for queue in &self.queues {
-            self.device.increment_semaphore(queue.tpb, map::INFERENCE_START)?;
+            self.device
+                .increment_semaphore(queue.tpb, map::INFERENCE_START)?;
         }
         self.next_compute_idx += 1;
         Ok(())
@@ -220,12 +233,17 @@ impl HwQueue {
         program.write_request(slot, RequestBuffer::TRAILER_OFFSET, &0u32.to_le_bytes())?;
 
         let event = map::event_register(self.tpb, map::REQUEST_LOADED);
-        let (event_value, increment) =
-            (self.constants.at(EVENT_VALUE), self.constants.at(INCREMENT_VALUE));
-        self.ring.push(buffer, map::sequencer_memory(self.tpb), REQUEST_BYTES)?;
+        let (event_value, increment) = (
+            self.constants.at(EVENT_VALUE),
+            self.constants.at(INCREMENT_VALUE),
+        );
+        self.ring
+            .push(buffer, map::sequencer_memory(self.tpb), REQUEST_BYTES)?;
         self.ring.push(event_value, event, WORD)?;
-        self.ring.push(increment, map::tx_tail_increment(self.tpb), WORD)?;
-        self.ring.push(increment, map::rx_tail_increment(self.tpb), WORD)?;
+        self.ring
+            .push(increment, map::tx_tail_increment(self.tpb), WORD)?;
+        self.ring
+            .push(increment, map::rx_tail_increment(self.tpb), WORD)?;
 
         self.last_model = Some(program.handle());
         self.loaded_config = Some(*program.sequencer_config());

@@ -25,6 +25,7 @@ const WORD: u32 = 4;
 #[derive(Debug)]
 pub struct TransferQueue {
     device: Arc<dyn Device>,
+    queue: DmaQueue,
     ring: DescriptorRing,
     bounce: DeviceMemory,
     marker: DeviceMemory,
@@ -41,7 +42,13 @@ impl TransferQueue {
         let bounce = DeviceMemory::allocate(device, Place::Host, CHUNK as u64, 64)?;
         let marker = DeviceMemory::allocate(device, Place::Host, 64, 64)?;
         marker.write(MARKER_SOURCE, &COMPLETION_MARKER.to_le_bytes())?;
-        Ok(Self { device: Arc::clone(device), ring, bounce, marker })
+        Ok(Self {
+            device: Arc::clone(device),
+            queue,
+            ring,
+            bounce,
+            marker,
+        })
     }
 
     /// Starts moving `bytes` (1 to [`CHUNK`]) to device address `to`.
@@ -66,9 +73,13 @@ impl TransferQueue {
     /// Whether the chunk has arrived.
     ///
     /// # Errors
-    /// As [`Device::load_acquire`].
+    /// [`DeviceError::DmaAborted`] when it never will; as [`Device::load_acquire`].
     pub fn poll(&self) -> Result<bool, DeviceError> {
-        Ok(self.device.load_acquire(self.marker.at(MARKER_TARGET))? == COMPLETION_MARKER)
+        if self.device.load_acquire(self.marker.at(MARKER_TARGET))? == COMPLETION_MARKER {
+            return Ok(true);
+        }
+        self.device.check_dma(self.queue)?;
+        Ok(false)
     }
 
     /// Fetches what [`TransferQueue::begin_read`] brought.
@@ -94,7 +105,11 @@ impl TransferQueue {
             }
             pairs += 1;
         }
-        self.ring.push(self.marker.at(MARKER_SOURCE), self.marker.at(MARKER_TARGET), WORD)?;
+        self.ring.push(
+            self.marker.at(MARKER_SOURCE),
+            self.marker.at(MARKER_TARGET),
+            WORD,
+        )?;
         self.ring.start(pairs + 1)
     }
 }

@@ -2,6 +2,11 @@
 //!
 //! Programs are assembled by hand, descriptors are written one by one, and records are read by their phase
 //! bit, so that a mistake in the stager or in the harvester cannot hide a mistake in the machine.
+#![cfg(feature = "simulated")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "the client's functions are part of the tests"
+)]
 
 use proptest::prelude::*;
 use std::sync::{Arc, Barrier};
@@ -518,7 +523,7 @@ fn one_program_serves_two_tables() {
 #[test]
 fn an_incomplete_publish_is_an_error_and_the_next_one_is_not() {
     use Part::{Event, Request, RxTail, TxTail};
-    let orders: [&[Part]; 9] = [
+    let orders: [&[Part]; 10] = [
         &[],
         &[Event, TxTail, RxTail],
         &[Request, TxTail, RxTail],
@@ -527,6 +532,8 @@ fn an_incomplete_publish_is_an_error_and_the_next_one_is_not() {
         &[Request, Event],
         &[TxTail, RxTail, Request, Event],
         &[Event, Request, TxTail, RxTail],
+        // Five copies, of which four are published.
+        &[Request, Request, Event, TxTail, RxTail],
         &[Request, Event, TxTail, TxTail],
     ];
     let mut client = Client::start(small(1, 2));
@@ -824,19 +831,34 @@ fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside() {
 }
 
 #[test]
-fn an_endless_program_does_not_keep_the_machine_from_being_dropped() {
+fn an_endless_program_holds_up_neither_other_engines_nor_the_drop() {
     let mut client = Client::start(small(1, 11));
     let body = client.machine.allocate(Place::Hbm(CORE), 64, 64).unwrap();
     let jump = Instruction::jump(Engine::Dve, body);
     client.machine.write(body, jump.as_bytes()).unwrap();
-    let request = client.request(&only(Engine::Dve, &[jump]));
+    let mut code = only(Engine::Dve, &[jump]);
+    // SP stalls long before PE has done its work.
+    let data = client.place(&[0; 4]);
+    code[0] = vec![instruction(Engine::Pe, Opcode::MatMul, (1, 1), [data; 3]); 64];
+    code[0]
+        .iter_mut()
+        .for_each(|product| product.inner = U32::new(1));
+    code[0].push(Instruction::signal(Engine::Pe, SEMAPHORE));
+    code[0].push(Instruction::halt(Engine::Pe));
+    code[4] = vec![
+        Instruction::wait(Engine::Sp, SEMAPHORE),
+        Instruction::halt(Engine::Sp),
+    ];
+    let request = client.request(&code);
     client.arm(&request, &WHOLE);
     client.fire();
-    while client.status[Engine::Dve.index()]
-        .next(&client.machine)
-        .is_none()
-    {
-        std::thread::yield_now();
+    for engine in [Engine::Dve, Engine::Sp, Engine::Sp] {
+        let reader = &mut client.status[engine.index()];
+        let found = (0..PATIENCE).any(|_| {
+            std::thread::yield_now();
+            reader.next(&client.machine).is_some()
+        });
+        assert!(found, "{engine}");
     }
 }
 
@@ -1073,7 +1095,12 @@ fn any_instruction(engine: Engine, data: DeviceAddr) -> impl Strategy<Value = In
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    // A case that fails is shrunk and belongs here as a named test, not in a file of seeds.
+    #![proptest_config(ProptestConfig {
+        cases: 128,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Whatever the engines are given, the machine answers or hangs, and can be dropped.
     #[test]

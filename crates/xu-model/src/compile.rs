@@ -76,15 +76,22 @@ pub fn load(
     if batch == 0 || batch > MAX_BATCH {
         return Err(LoadError::Batch { batch });
     }
-    let refused =
-        |source| LoadError::Device { model: model.name().to_owned(), batch, source };
-    let plan = Plan::new(model, batch)
-        .ok_or_else(|| LoadError::TooLarge { model: model.name().to_owned(), batch })?;
+    let refused = |source| LoadError::Device {
+        model: model.name().to_owned(),
+        batch,
+        source,
+    };
+    let plan = Plan::new(model, batch).ok_or_else(|| LoadError::TooLarge {
+        model: model.name().to_owned(),
+        batch,
+    })?;
     let place = Place::Hbm(tpb);
     let arena =
         DeviceMemory::allocate(device, place, plan.arena_bytes, BLOCK_ALIGN).map_err(refused)?;
     for (weight, offset) in model.weights().iter().zip(&plan.weights) {
-        arena.write(*offset, bytemuck::cast_slice(weight.data())).map_err(refused)?;
+        arena
+            .write(*offset, bytemuck::cast_slice(weight.data()))
+            .map_err(refused)?;
     }
     let bodies = plan.assemble(arena.addr());
     let blocks = Blocks {
@@ -137,23 +144,35 @@ impl<'a> Plan<'a> {
             .iter()
             .map(|weight| reserve(size_of_val(weight.data()) as u64))
             .collect::<Option<Vec<_>>>()?;
-        let bound: Vec<ValueId> =
-            model.input_values().chain(model.output_values().iter().copied()).collect();
+        let bound: Vec<ValueId> = model
+            .input_values()
+            .chain(model.output_values().iter().copied())
+            .collect();
         let mut values = Vec::with_capacity(model.values().len());
         for (index, value) in model.values().iter().enumerate() {
             let home = match bound.iter().position(|id| id.index() == index) {
                 // CAST: see `load`.
-                Some(binding) => Home::Bound { index: binding as u16 },
+                Some(binding) => Home::Bound {
+                    index: binding as u16,
+                },
                 None => {
                     let bytes = (value.bytes_per_sample() as u64).checked_mul(u64::from(batch))?;
-                    Home::Arena { offset: reserve(bytes)? }
+                    Home::Arena {
+                        offset: reserve(bytes)?,
+                    }
                 }
             };
             values.push(home);
         }
         // A model of which everything is bound still needs a place.
         let arena_bytes = arena_bytes.max(BLOCK_ALIGN);
-        Some(Self { model, batch, arena_bytes, weights, values })
+        Some(Self {
+            model,
+            batch,
+            arena_bytes,
+            weights,
+            values,
+        })
     }
 
     fn assemble(&self, base: DeviceAddr) -> [Vec<u8>; 5] {
@@ -177,11 +196,22 @@ impl<'a> Plan<'a> {
         let (a, out) = (value(input), value(layer.output()));
         let source = self.model.value(input);
         // CAST: a width is at most MAX_ELEMENTS.
-        let (inner, cols) = (source.width() as u32, self.model.value(layer.output()).width() as u32);
+        let (inner, cols) = (
+            source.width() as u32,
+            self.model.value(layer.output()).width() as u32,
+        );
         let instruction = |opcode| Instruction::new(engine, opcode);
         // Reductions are described by what they read, everything else by what it writes.
-        let same = |opcode, b| instruction(opcode).shape(self.batch, cols).operands(a, b, out);
-        let reduce = |opcode| instruction(opcode).shape(self.batch, inner).operands(a, none, out);
+        let same = |opcode, b| {
+            instruction(opcode)
+                .shape(self.batch, cols)
+                .operands(a, b, out)
+        };
+        let reduce = |opcode| {
+            instruction(opcode)
+                .shape(self.batch, inner)
+                .operands(a, none, out)
+        };
         match layer.op() {
             Op::MatMul { weight: id } => Instruction {
                 inner: U32::new(inner),
@@ -258,9 +288,18 @@ impl Streams {
             synced: [[0; 5]; 5],
             signals: [const { Vec::new() }; 5],
         };
-        for engine in Engine::ALL.into_iter().filter(|engine| *engine != Engine::Sp) {
-            streams.emit(Engine::Sp, Instruction::signal(Engine::Sp, semaphore(Engine::Sp, engine)));
-            streams.emit(engine, Instruction::wait(engine, semaphore(Engine::Sp, engine)));
+        for engine in Engine::ALL
+            .into_iter()
+            .filter(|engine| *engine != Engine::Sp)
+        {
+            streams.emit(
+                Engine::Sp,
+                Instruction::signal(Engine::Sp, semaphore(Engine::Sp, engine)),
+            );
+            streams.emit(
+                engine,
+                Instruction::wait(engine, semaphore(Engine::Sp, engine)),
+            );
         }
         streams
     }
@@ -281,7 +320,10 @@ impl Streams {
         }
         *synced = at;
         self.signals[producer.index()].push((at, consumer));
-        self.emit(consumer, Instruction::wait(consumer, semaphore(producer, consumer)));
+        self.emit(
+            consumer,
+            Instruction::wait(consumer, semaphore(producer, consumer)),
+        );
     }
 
     fn define(&mut self, engine: Engine, value: ValueId) {
@@ -290,7 +332,10 @@ impl Streams {
 
     /// Inserts the signals, ends every stream, and encodes.
     fn finish(mut self) -> [Vec<u8>; 5] {
-        for engine in Engine::ALL.into_iter().filter(|engine| *engine != Engine::Sp) {
+        for engine in Engine::ALL
+            .into_iter()
+            .filter(|engine| *engine != Engine::Sp)
+        {
             let code = core::mem::take(&mut self.code[engine.index()]);
             let mut signals = core::mem::take(&mut self.signals[engine.index()]);
             signals.sort_by_key(|(at, _)| *at);
@@ -304,9 +349,17 @@ impl Streams {
             }
             stream.push(Instruction::signal(engine, semaphore(engine, Engine::Sp)));
             stream.push(Instruction::halt(engine));
-            self.emit(Engine::Sp, Instruction::wait(Engine::Sp, semaphore(engine, Engine::Sp)));
+            self.emit(
+                Engine::Sp,
+                Instruction::wait(Engine::Sp, semaphore(engine, Engine::Sp)),
+            );
         }
         self.emit(Engine::Sp, Instruction::halt(Engine::Sp));
-        self.code.map(|stream| stream.iter().flat_map(|one| one.as_bytes().to_vec()).collect())
+        self.code.map(|stream| {
+            stream
+                .iter()
+                .flat_map(|one| one.as_bytes().to_vec())
+                .collect()
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! The outer layer of a container: 32 bytes of header, then two sections.
 //!
-//! Read by [`Container`](crate::Container) and by tools that only want the sections; written by [`pack`].
+//! Read by [`Container`] and by tools that only want the sections; written by [`pack`].
 //! Nothing is allocated here before every length has been compared with the actual one.
 //!
 //! ```text

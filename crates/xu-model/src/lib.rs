@@ -51,7 +51,8 @@
 //! # Hostile files
 //!
 //! No input makes this crate panic. Every length is compared with the actual one before anything is allocated,
-//! every list stops growing at its limit, and a file is refused before its weights are copied.
+//! every list stops growing at its limit, and the elements of the weights are copied last.
+//! A refused file holds at most 6 MiB beside its own bytes, unless nothing but a weight's element is wrong.
 //! The format is described in `docs/model-container.md`.
 
 #![forbid(unsafe_code)]

@@ -10,7 +10,7 @@ pub const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 pub const MAX_WEIGHTS_BYTES: u64 = 512 << 20;
 
 /// Longest JSON header of the weights section, bytes.
-pub const MAX_WEIGHTS_HEADER_BYTES: u64 = 1 << 20;
+pub const MAX_WEIGHTS_HEADER_BYTES: u64 = 1 << 19;
 
 /// Longest file that [`Container::open`](crate::Container::open) reads, bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;

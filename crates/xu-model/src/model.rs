@@ -1,6 +1,6 @@
 //! A validated model: values, weights, and layers whose names have become ids.
 //!
-//! Made only by [`Container`](crate::Container); read by the compile step, which needs no strings and
+//! Made only by [`Container`]; read by the compile step, which needs no strings and
 //! repeats no check.
 //!
 //! ```text

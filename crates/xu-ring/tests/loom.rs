@@ -81,7 +81,7 @@ fn pop(worker: &mut Worker<u64>, mark_comp_lock: Option<&Mutex<()>>) -> Option<P
         Err(error) => panic!("{error}"),
     }
     // Every other payload stays in the slot until the pop.
-    let taken = if number % 2 == 0 {
+    let taken = if number.is_multiple_of(2) {
         worker.take().expect("it is current")
     } else {
         None
@@ -202,7 +202,7 @@ mod models {
 
     #[test]
     fn three_cap2_n3() {
-        explore("three(2,3)", Some(3), 1_000, || three(2, 3));
+        explore("three(2,3)", Some(4), 5_000, || three(2, 3));
     }
 
     /// Two looks at the cursors of a running ring: in order, never backwards.

@@ -1,5 +1,9 @@
 //! Any sequence of calls, compared with a queue that is too simple to be wrong.
 #![cfg(all(not(loom), not(miri), feature = "test-hooks"))]
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests may panic as tests may"
+)]
 
 use std::collections::VecDeque;
 use std::ptr;

@@ -2,6 +2,10 @@
 //!
 //! The compile-time half of R4 is in the documentation of the ends.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests may panic as tests may"
+)]
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,6 +4,10 @@
 //! MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-many-seeds=0..4" cargo +nightly miri test -p xu-ring --test threads
 //! ```
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests may panic as tests may"
+)]
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -63,7 +67,8 @@ fn everything_arrives_once(capacity: u64) {
                 let status = &raw const statuses[number as usize];
                 assert_eq!(submit(&mut submitter, item, status), seq(number));
                 // Hold some back, so that the cursors part.
-                if number % 3 != 0 || submitter.depth() == capacity || number == REQUESTS {
+                if !number.is_multiple_of(3) || submitter.depth() == capacity || number == REQUESTS
+                {
                     submitter.trigger_all().unwrap();
                 }
             }
@@ -106,10 +111,13 @@ fn everything_arrives_once(capacity: u64) {
             };
             // SAFETY: the address of a status in the vector, which outlives the scope.
             unsafe { &*status }.store(number.cast_signed(), Ordering::Relaxed);
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 drop(worker.take().unwrap());
             }
-            assert_eq!(worker.pop().unwrap().item.is_none(), number % 2 == 0);
+            assert_eq!(
+                worker.pop().unwrap().item.is_none(),
+                number.is_multiple_of(2)
+            );
         }
     });
     assert_eq!(drops.load(Ordering::Relaxed), REQUESTS as usize);

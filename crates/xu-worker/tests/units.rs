@@ -1,5 +1,10 @@
 //! Units and their worker through the public interface, with an engine that a test can steer.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -451,19 +456,32 @@ fn a_worker_serves_at_most_eight_units_and_stops_without_work() {
 
 #[test]
 fn w4_worker_threads_have_every_signal_blocked() {
-    let Bench { unit, runner, controls } = Bench::new(1);
+    let Bench {
+        unit,
+        runner,
+        controls,
+    } = Bench::new(1);
     let (sender, receiver) = std::sync::mpsc::channel();
     controls.lock().unwrap().probe = Some(Box::new(move || {
-        sender.send(std::fs::read_to_string("/proc/thread-self/status").unwrap()).unwrap();
+        sender
+            .send(std::fs::read_to_string("/proc/thread-self/status").unwrap())
+            .unwrap();
     }));
     controls.lock().unwrap().answers = vec![Progress::Done(Status::SUCCESS)];
-    let worker = WorkerThread::spawn("sig-blocked", vec![Box::new(runner)], PollPolicy::default()).unwrap();
+    let worker =
+        WorkerThread::spawn("sig-blocked", vec![Box::new(runner)], PollPolicy::default()).unwrap();
     let (notifier, done) = completion();
     unit.submit(Request { id: 1, notifier }).unwrap();
     done.wait().unwrap();
     worker.stop();
     let status = receiver.recv().unwrap();
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap()
+            .trim()
+    };
     assert_eq!(field("Name:"), "sig-blocked");
     let mask = u64::from_str_radix(field("SigBlk:"), 16).unwrap();
     // All but SIGKILL (9), SIGSTOP (19), and the two that the C library keeps (32, 33).

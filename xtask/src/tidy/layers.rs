@@ -27,7 +27,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "xu-ring",
         ours: &["xu-abi"],
-        others: &["crossbeam-utils", "loom", "thiserror"],
+        others: &["loom", "thiserror"],
         others_in_tests: &["proptest"],
     },
     Layer {
@@ -52,6 +52,7 @@ const LAYERS: &[Layer] = &[
             "serde",
             "serde_json",
             "thiserror",
+            "zerocopy",
         ],
         others_in_tests: &["proptest"],
     },
@@ -64,7 +65,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "nrta-cli",
         ours: &["nrta"],
-        others: &["futures", "lexopt", "serde_json", "thiserror"],
+        others: &["crc32fast", "futures", "lexopt", "serde_json", "thiserror"],
         others_in_tests: &[],
     },
 ];

@@ -14,7 +14,7 @@
 //! ```
 
 use super::bus::{Bus, Target};
-use crate::device::DeviceError;
+use crate::device::{DeviceError, DmaQueue};
 use xu_abi::descriptor::{DESCRIPTOR_SIZE, MAX_TRANSFER, META_PLAIN_COPY, META_WRITE_BARRIER};
 use xu_abi::{Descriptor, DeviceAddr, RingId};
 use zerocopy::IntoBytes;
@@ -78,6 +78,19 @@ pub(super) enum StartError {
     Argument(DeviceError),
     /// The queue has aborted.
     Aborted,
+}
+
+impl StartError {
+    /// The error that a caller of `queue` sees.
+    pub(super) fn of(self, queue: DmaQueue) -> DeviceError {
+        match self {
+            Self::Argument(error) => error,
+            Self::Aborted => DeviceError::DmaAborted {
+                tpb: queue.tpb,
+                index: queue.index,
+            },
+        }
+    }
 }
 
 impl Queue {

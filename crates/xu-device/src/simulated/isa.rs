@@ -151,9 +151,7 @@ impl Operand {
         match self {
             Self::Address(addr) => addr.get() & !Self::BOUND,
             Self::Bound { index, offset } => {
-                Self::BOUND
-                    | ((index & 0x7FFF) as u64) << Self::INDEX_SHIFT
-                    | offset & Self::OFFSET
+                Self::BOUND | ((index & 0x7FFF) as u64) << Self::INDEX_SHIFT | offset & Self::OFFSET
             }
         }
     }
@@ -166,7 +164,10 @@ impl Operand {
         } else {
             // CAST: masked to 15 bits.
             let index = (raw >> Self::INDEX_SHIFT & 0x7FFF) as u16;
-            Self::Bound { index, offset: raw & Self::OFFSET }
+            Self::Bound {
+                index,
+                offset: raw & Self::OFFSET,
+            }
         }
     }
 }
@@ -210,31 +211,47 @@ impl Instruction {
     #[must_use]
     pub fn new(engine: Engine, opcode: Opcode) -> Self {
         // CAST: five engines.
-        Self { opcode: opcode as u8, engine: engine.index() as u8, ..Self::default() }
+        Self {
+            opcode: opcode as u8,
+            engine: engine.index() as u8,
+            ..Self::default()
+        }
     }
 
     /// Loads the bound table at `table`.
     #[must_use]
     pub fn bind(engine: Engine, table: DeviceAddr) -> Self {
-        Self { a: U64::new(table.get()), ..Self::new(engine, Opcode::Bind) }
+        Self {
+            a: U64::new(table.get()),
+            ..Self::new(engine, Opcode::Bind)
+        }
     }
 
     /// Continues at `target`.
     #[must_use]
     pub fn jump(engine: Engine, target: DeviceAddr) -> Self {
-        Self { a: U64::new(target.get()), ..Self::new(engine, Opcode::Jump) }
+        Self {
+            a: U64::new(target.get()),
+            ..Self::new(engine, Opcode::Jump)
+        }
     }
 
     /// Stalls until `semaphore` is above zero, and takes one.
     #[must_use]
     pub fn wait(engine: Engine, semaphore: SemIndex) -> Self {
-        Self { semaphore: semaphore.get(), ..Self::new(engine, Opcode::Wait) }
+        Self {
+            semaphore: semaphore.get(),
+            ..Self::new(engine, Opcode::Wait)
+        }
     }
 
     /// Adds one to `semaphore`.
     #[must_use]
     pub fn signal(engine: Engine, semaphore: SemIndex) -> Self {
-        Self { semaphore: semaphore.get(), ..Self::new(engine, Opcode::Signal) }
+        Self {
+            semaphore: semaphore.get(),
+            ..Self::new(engine, Opcode::Signal)
+        }
     }
 
     /// Ends the block.
@@ -269,8 +286,14 @@ mod tests {
     fn operands_survive_a_round_trip() {
         for operand in [
             Operand::Address(DeviceAddr::new(0x1234)),
-            Operand::Bound { index: 0x7FFF, offset: (1 << 48) - 1 },
-            Operand::Bound { index: 0, offset: 0 },
+            Operand::Bound {
+                index: 0x7FFF,
+                offset: (1 << 48) - 1,
+            },
+            Operand::Bound {
+                index: 0,
+                offset: 0,
+            },
         ] {
             assert_eq!(Operand::from_raw(operand.to_raw()), operand);
         }
@@ -284,7 +307,10 @@ mod tests {
     #[test]
     fn each_computing_opcode_belongs_to_one_engine() {
         for opcode in Opcode::ALL.iter().filter(|opcode| **opcode as u8 >= 0x10) {
-            let engines = Engine::ALL.iter().filter(|engine| opcode.runs_on(**engine)).count();
+            let engines = Engine::ALL
+                .iter()
+                .filter(|engine| opcode.runs_on(**engine))
+                .count();
             assert_eq!(engines, 1, "{opcode:?}");
         }
     }

@@ -49,7 +49,7 @@ use bus::Bus;
 use clock::TickCounter;
 use core::fmt;
 use core::ops::RangeInclusive;
-use dma::{Queue, StartError};
+use dma::Queue;
 use heap::Holder;
 use memory::{Memory, no_such_core};
 use parking_lot::Mutex;
@@ -275,13 +275,13 @@ impl Device for Machine {
         } else {
             started.start(&self.hardware.bus, descriptors)
         };
-        result.map_err(|error| match error {
-            StartError::Argument(error) => error,
-            StartError::Aborted => DeviceError::DmaAborted {
-                tpb: queue.tpb,
-                index: queue.index,
-            },
-        })
+        result.map_err(|error| error.of(queue))
+    }
+
+    fn check_dma(&self, queue: DmaQueue) -> Result<(), DeviceError> {
+        // Starting nothing has no effect but the check.
+        let checked = self.hardware.dma_queue(queue)?.lock().check_start(0);
+        checked.map_err(|error| error.of(queue))
     }
 
     fn increment_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<(), DeviceError> {
