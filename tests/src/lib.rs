@@ -183,3 +183,8 @@ impl Device for Meddler {
 
 /// Where the digits example lies.
 pub const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits");
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -309,6 +309,8 @@ mod tests {
         (submit, work)
     }
 
+    // A release build does not look, unless it is asked to.
+    #[cfg(any(debug_assertions, feature = "checked"))]
     #[test]
     fn corrupt_slots_are_refused_and_nothing_moves() {
         let (mut submit, mut work) = two_submitted();

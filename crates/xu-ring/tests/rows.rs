@@ -131,7 +131,9 @@ fn r3_impossible_capacities_are_errors() {
 
 #[test]
 fn r3_full_is_submitted_minus_completed() {
-    for capacity in [1, 2, 3, 5, 63, 64, 65_536] {
+    // Miri would take an hour for the largest.
+    let largest = if cfg!(miri) { 65 } else { 65_536 };
+    for capacity in [1, 2, 3, 5, 63, 64, largest] {
         let (mut submitter, mut worker, observer) = ring(capacity);
         // The second lap starts in the middle, so that it passes the end of the slots.
         for lap in [capacity / 2, capacity] {

@@ -141,7 +141,8 @@ impl<E: Engine> UnitRunner<E> {
         Step::Completed
     }
 
-    /// Makes the completion visible. The lock keeps a waiter's descriptor from being installed half-way.
+    /// Makes the completion visible. The lock keeps a waiter's descriptor from being installed half-way;
+    /// units install none yet, so there is nothing to signal.
     fn pop(&mut self) -> Result<(), PeekError> {
         let _mark_comp = self.shared.mark_comp.lock();
         self.ring.pop().map(drop)
