@@ -432,3 +432,79 @@ fn many_threads_share_a_queue() {
     let last = core.tensor_op(0).unwrap().last_completed();
     assert_eq!(last.cursor().get(), 4 * 100 * 2);
 }
+
+/// Calls a function when it is woken, once.
+struct CallingWaker(std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl std::task::Wake for CallingWaker {
+    fn wake(self: Arc<Self>) {
+        let call = self.0.lock().unwrap().take();
+        if let Some(call) = call {
+            call();
+        }
+    }
+}
+
+/// Polls `pending` once, so that `call` runs on the worker's thread when it completes.
+fn when_woken(pending: &mut nrta::Pending<nrta::Execution>, call: impl FnOnce() + Send + 'static) {
+    let waker = CallingWaker(std::sync::Mutex::new(Some(Box::new(call))));
+    let waker = std::task::Waker::from(Arc::new(waker));
+    let mut cx = std::task::Context::from_waker(&waker);
+    assert!(std::future::Future::poll(std::pin::Pin::new(pending), &mut cx).is_pending());
+}
+
+#[test]
+fn w7_a_waker_that_panics_harms_nobody_else() {
+    let bench = Bench::new(LONG);
+    bench.device.hold_doorbells();
+    let mut first = bench.execute().unwrap();
+    when_woken(&mut first, || panic!("a waker of the application's"));
+    let second = bench.execute().unwrap();
+    bench.device.release_doorbells();
+    second.wait().unwrap();
+    first.wait().unwrap();
+    bench.execute().unwrap().wait().unwrap();
+    assert_eq!(bench.core.compute().health(), Health::Healthy);
+}
+
+#[test]
+fn f4_a_waker_may_schedule_a_request() {
+    let bench = Bench::new(LONG);
+    bench.device.hold_doorbells();
+    let mut first = bench.execute().unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let (moves, tensor) = (bench.core.tensor_op(0).unwrap(), bench.input.clone());
+    when_woken(&mut first, move || {
+        sender
+            .send(moves.write(&tensor, 0, vec![9; 64]).unwrap())
+            .unwrap();
+    });
+    bench.device.release_doorbells();
+    receiver.recv().unwrap().wait().unwrap();
+}
+
+#[test]
+fn f7_a_waker_may_drop_the_runtime() {
+    let bench = Bench::new(LONG);
+    bench.device.hold_doorbells();
+    let mut first = bench.execute().unwrap();
+    let second = bench.execute().unwrap();
+    let Bench {
+        device,
+        runtime,
+        core,
+        ..
+    } = bench;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    when_woken(&mut first, move || {
+        drop(runtime);
+        sender.send(()).unwrap();
+    });
+    device.release_doorbells();
+    receiver.recv().unwrap();
+    second.wait().unwrap();
+    // Closing goes on elsewhere; it begins with the gates.
+    while core.allocate(1).is_ok() {
+        std::thread::yield_now();
+    }
+}

@@ -19,6 +19,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::thread;
 use xu_abi::{TpbIndex, XuId, XuType};
 use xu_device::simulated::{Machine, MachineConfig};
 use xu_device::stage::{SkipConfig, Stager};
@@ -280,7 +281,15 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        self.inner.close();
+        if self.inner.is_worker_thread() {
+            // A waker of the caller's dropped the runtime on the very thread that closing waits for.
+            let inner = Arc::clone(&self.inner);
+            let closer = thread::Builder::new().name("nrta-close".into());
+            // Without a thread the runtime stays open until its last handle goes.
+            let _ = closer.spawn(move || inner.close());
+        } else {
+            self.inner.close();
+        }
     }
 }
 
@@ -325,6 +334,11 @@ impl Inner {
         } else {
             Ok(())
         }
+    }
+
+    fn is_worker_thread(&self) -> bool {
+        // A closed runtime has no workers left.
+        self.workers.lock().iter().any(WorkerThread::is_current)
     }
 
     fn close(&self) {

@@ -301,19 +301,14 @@ mod tests {
 
     const XU: XuId = XuId::from_raw(0x0301);
 
-    fn two_submitted() -> (SubmitHalf<u32>, WorkHalf<u32>) {
-        let (mut submit, work, _) = split(XU, 2, Cursor::FIRST).unwrap();
-        for number in 1..=2 {
-            submit.submit(Box::new(number), core::ptr::null()).unwrap();
-        }
-        (submit, work)
-    }
-
     // A release build does not look, unless it is asked to.
     #[cfg(any(debug_assertions, feature = "checked"))]
     #[test]
     fn corrupt_slots_are_refused_and_nothing_moves() {
-        let (mut submit, mut work) = two_submitted();
+        let (mut submit, mut work, _) = split(XU, 2, Cursor::FIRST).unwrap();
+        for number in 1..=2 {
+            submit.submit(Box::new(number), core::ptr::null()).unwrap();
+        }
         let foreign = SeqId::new(XuId::from_raw(0x0401), Cursor::FIRST);
         let slot = |memory: &Memory<u32>, seq: SeqId| {
             memory.slots()[1].seq.store(seq.raw(), Ordering::Relaxed);

@@ -121,6 +121,7 @@ impl<T> Slot<T> {
     }
 }
 
+#[repr(C)]
 struct Block<T> {
     header: Header<T>,
     handles: AtomicU64,

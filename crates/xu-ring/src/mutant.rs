@@ -2,6 +2,7 @@
 //!
 //! An ordinary build has no faults: [`Mutant::is_seeded`] is the constant `false` there and leaves no code behind.
 //! A build with `--cfg loom` reads one name from `XU_RING_MUTANT` when it is first asked.
+#![forbid(unsafe_code)]
 
 macro_rules! mutants {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {

@@ -2,6 +2,7 @@
 //!
 //! One function per place of use, so that a model can weaken each alone; outside models they are constants.
 //! The argument for each pair is in the crate's documentation, and at each place of use.
+#![forbid(unsafe_code)]
 
 use crate::mutant::Mutant;
 use crate::sync::Ordering::{self, AcqRel, Acquire, Relaxed, Release};

@@ -1,6 +1,7 @@
 //! The only place that names an implementation of atomics and cells.
 //!
 //! Ordinary builds use `core`; models (`--cfg loom`) use loom's, which see every access that goes through here.
+#![forbid(unsafe_code)]
 
 // Only the address of a status cell is carried, never used: the same type in both worlds.
 pub(crate) use core::sync::atomic::AtomicI32;

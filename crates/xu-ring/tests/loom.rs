@@ -235,6 +235,26 @@ mod models {
         });
     }
 
+    /// The ring runs on between two loads, and still nobody is told of more requests than there are slots.
+    #[test]
+    fn depth() {
+        explore("depth", None, 500, || {
+            let (mut submitter, mut worker, observer) = ring(1);
+            let producer = thread::spawn(move || {
+                for _ in 0..2 {
+                    submit(&mut submitter);
+                }
+                submitter
+            });
+            let watcher = thread::spawn(move || assert!(observer.depth() <= 1));
+            for _ in 0..2 {
+                pop(&mut worker, None);
+            }
+            watcher.join().expect("no panic");
+            finish(producer.join().expect("no panic"), worker);
+        });
+    }
+
     /// Who sees the completion sees the status that was written before it.
     #[test]
     fn status_before_completion() {

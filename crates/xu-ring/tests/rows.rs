@@ -10,8 +10,8 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use xu_abi::{Cursor, SeqId, XuId};
 use xu_ring::{
@@ -229,6 +229,26 @@ fn r5_panicking_destructor_runs_once_and_stops_no_other() {
     catch_unwind(AssertUnwindSafe(|| drop(submitter))).unwrap_err();
     assert_eq!(drops.load(Ordering::Relaxed), 5);
     assert_eq!(Arc::strong_count(&drops), 1);
+}
+
+#[test]
+fn r5_oldest_payload_goes_first() {
+    struct Logged(u32, Arc<Mutex<Vec<u32>>>);
+    impl Drop for Logged {
+        fn drop(&mut self) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+    let log = Arc::new(Mutex::new(Vec::new()));
+    // Request 3 is in the first slot.
+    let (mut submitter, worker, observer) = ring(3);
+    for number in 1..=3 {
+        submitter
+            .submit(Box::new(Logged(number, log.clone())))
+            .unwrap();
+    }
+    drop((submitter, worker, observer));
+    assert_eq!(*log.lock().unwrap(), [1, 2, 3]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! Dropping the notifier without an outcome completes with [`Lost`], so no caller waits for ever.
 //! Spec `xu.md` sections 4 (order visible to applications) and 8.4.
 
+use crate::wake::wake;
 use core::fmt;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -63,7 +64,7 @@ impl<T> Cell<T> {
         self.done.notify_all();
         // Foreign code runs without our lock.
         if let Some(waker) = waker {
-            waker.wake();
+            wake(waker);
         }
     }
 }

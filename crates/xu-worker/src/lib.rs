@@ -76,6 +76,7 @@ pub mod policy;
 pub mod room;
 pub mod runner;
 pub mod unit;
+mod wake;
 pub mod worker;
 
 pub use completion::{Completion, Lost, Notifier, completion};

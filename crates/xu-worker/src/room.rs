@@ -4,6 +4,7 @@
 //! A waiter registers, looks again, and only then sleeps, so no release is missed.
 //! Spec `xu.md` section 4 (shutdown), failure kinds F5 and W5.
 
+use crate::wake::wake;
 use core::task::Waker;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -32,9 +33,7 @@ impl Room {
         let wakers = core::mem::take(&mut self.waiters.lock().wakers);
         self.released.notify_all();
         // Foreign code runs without our lock.
-        for (_, waker) in wakers {
-            waker.wake();
-        }
+        wakers.into_values().for_each(wake);
     }
 
     /// Stores `waker` as the newest of this ticket. The caller looks again afterwards.

@@ -31,14 +31,15 @@ pub enum Step {
     InFlight,
     /// A request completed; there may be more.
     Completed,
-    /// The ring or its accounting is broken: this unit must not be stepped again.
-    Broken,
 }
 
 /// A unit's worker half, whatever its engine.
 pub trait Runner: Send + fmt::Debug {
     /// Looks at the request at the head of the queue, once.
     fn step(&mut self) -> Step;
+
+    /// Gives the unit up: it degrades, and whatever is queued completes as lost. For a worker that cannot go on.
+    fn give_up(&mut self, cause: Cause);
 
     /// Readable while a request is accepted and not complete.
     fn work(&self) -> BorrowedFd<'_>;
@@ -148,18 +149,19 @@ impl<E: Engine> UnitRunner<E> {
         self.ring.pop().map(drop)
     }
 
+    /// Accounting is broken and nothing here can be trusted to pair again.
     fn broken(&mut self, seq: SeqId, text: String) -> Step {
-        self.abandon(Cause {
+        self.give_up(Cause {
             status: Status::FAILURE,
             seq: Some(seq),
             text,
-        })
+        });
+        Step::Idle
     }
 
-    /// Accounting is broken and nothing here can be trusted to pair again: degrade, and complete what is
-    /// queued as lost, so that nobody waits for it.
-    fn abandon(&mut self, cause: Cause) -> Step {
-        self.shared.health.degrade(cause);
+    /// Completes what is queued as lost, so that nobody waits for it, and takes every work count, so that the
+    /// descriptor goes quiet.
+    fn clear(&mut self) {
         while self.ring.peek().is_ok() {
             // Dropping the request drops its notifier.
             drop(self.ring.take());
@@ -167,10 +169,8 @@ impl<E: Engine> UnitRunner<E> {
                 break;
             }
         }
-        // PAIRS: with the acquire load in `Unit::is_drained`.
-        self.shared.abandoned.store(true, Ordering::Release);
+        while self.shared.work.take().is_ok() {}
         self.shared.room.released();
-        Step::Broken
     }
 }
 
@@ -207,15 +207,22 @@ impl<O> Settled<O> {
 
 impl<E: Engine> Runner for UnitRunner<E> {
     fn step(&mut self) -> Step {
+        // Relaxed: set by this thread.
+        if self.shared.abandoned.load(Ordering::Relaxed) {
+            // A submit that passed the gates just before the unit was given up.
+            self.clear();
+            return Step::Idle;
+        }
         match self.look() {
             Err(PeekError::Empty) => Step::Idle,
             Err(corrupt) => {
                 let text = corrupt.to_string();
-                self.abandon(Cause {
+                self.give_up(Cause {
                     status: Status::FAILURE,
                     seq: None,
                     text,
-                })
+                });
+                Step::Idle
             }
             Ok(Look::InFlight) => Step::InFlight,
             Ok(Look::Finished(seq, status)) => self.complete(seq, status),
@@ -229,6 +236,13 @@ impl<E: Engine> Runner for UnitRunner<E> {
                 self.complete(seq, status)
             }
         }
+    }
+
+    fn give_up(&mut self, cause: Cause) {
+        self.shared.health.degrade(cause);
+        // PAIRS: with the acquire load in `Unit::is_drained`.
+        self.shared.abandoned.store(true, Ordering::Release);
+        self.clear();
     }
 
     fn work(&self) -> BorrowedFd<'_> {

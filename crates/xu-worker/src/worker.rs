@@ -7,6 +7,7 @@
 //! property; [`PollPolicy::Adaptive`] therefore disarms a busy unit's descriptor while it sleeps.
 
 use crate::eventfd::StopLatch;
+use crate::health::Cause;
 use crate::policy::{FIRST_SLEEP, LONGEST_SLEEP, PollPolicy, SPIN};
 use crate::runner::{Runner, Step};
 use core::fmt;
@@ -18,9 +19,11 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::time::TimeSpec;
 use std::io;
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
+use xu_abi::Status;
 
 /// Most units that one worker owns.
 pub const MAX_UNITS: usize = 8;
@@ -70,6 +73,14 @@ impl WorkerThread {
     /// Must not be called from the worker thread itself; called there, it returns at once.
     pub fn stop(mut self) -> Vec<Box<dyn Runner>> {
         self.join()
+    }
+
+    /// Whether the calling thread is this worker.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.handle
+            .as_ref()
+            .is_some_and(|handle| handle.thread().id() == thread::current().id())
     }
 
     fn join(&mut self) -> Vec<Box<dyn Runner>> {
@@ -174,20 +185,15 @@ impl Poller {
         self.epoll
             .modify(unit.work(), &mut EpollEvent::new(flags, index as u64))
     }
-
-    fn forget(&self, unit: &dyn Runner) -> Result<(), Errno> {
-        self.epoll.delete(unit.work())
-    }
 }
 
-/// The loop's state: which units are in flight, armed, or out of service.
+/// The loop's state: which units are in flight, and whose descriptors are disarmed.
 struct Rounds {
     units: Vec<Box<dyn Runner>>,
     poller: Poller,
     policy: PollPolicy,
     in_flight: u8,
     disarmed: u8,
-    broken: u8,
     backoff: Backoff,
 }
 
@@ -200,17 +206,22 @@ impl Rounds {
             policy,
             in_flight: 0,
             disarmed: 0,
-            broken: 0,
             backoff,
         }
     }
 
-    /// Until the stop latch is set. An error of epoll ends the loop: it cannot be repaired here.
+    /// Until the stop latch is set. An error of epoll cannot be repaired here: the units are given up.
     fn run(mut self) -> Vec<Box<dyn Runner>> {
         loop {
             match self.round() {
                 Ok(true) => {}
-                Ok(false) | Err(_) => return self.units,
+                Ok(false) => return self.units,
+                Err(errno) => {
+                    for unit in &mut self.units {
+                        unit.give_up(failure(format!("the worker cannot wait: {errno}")));
+                    }
+                    return self.units;
+                }
             }
         }
     }
@@ -225,7 +236,7 @@ impl Rounds {
         let mut progressed = false;
         for index in 0..self.units.len() {
             let bit = 1 << index;
-            if (ready.units | self.in_flight) & bit & !self.broken != 0 {
+            if (ready.units | self.in_flight) & bit != 0 {
                 progressed |= self.step(index, bit)?;
             }
         }
@@ -236,7 +247,13 @@ impl Rounds {
     }
 
     fn step(&mut self, index: usize, bit: u8) -> Result<bool, Errno> {
-        let step = self.units[index].step();
+        let unit = &mut self.units[index];
+        // Engines are caught where they are called; this catches everything else, so that one unit's fault
+        // does not take the others of this thread with it.
+        let step = catch_unwind(AssertUnwindSafe(|| unit.step())).unwrap_or_else(|_| {
+            unit.give_up(failure("the worker panicked in this unit's step".into()));
+            Step::Idle
+        });
         match step {
             Step::InFlight => {
                 if self.in_flight & bit == 0 {
@@ -250,12 +267,6 @@ impl Rounds {
                     self.disarmed &= !bit;
                     self.poller.arm(index, self.units[index].as_ref(), true)?;
                 }
-            }
-            Step::Broken => {
-                // Its count may stay readable for ever: out of the set, or the loop would spin on it.
-                self.in_flight &= !bit;
-                self.broken |= bit;
-                self.poller.forget(self.units[index].as_ref())?;
             }
         }
         Ok(step == Step::Completed)
@@ -281,6 +292,14 @@ impl Rounds {
             }
         }
         Ok(Some(sleep))
+    }
+}
+
+fn failure(text: String) -> Cause {
+    Cause {
+        status: Status::FAILURE,
+        seq: None,
+        text,
     }
 }
 

@@ -297,6 +297,21 @@ fn w7_an_engine_that_panics_degrades_its_unit_and_everybody_is_told() {
 }
 
 #[test]
+fn a_unit_that_is_given_up_completes_everything_as_lost_and_goes_quiet() {
+    let mut bench = Bench::new(4);
+    let pending = [bench.submit(1).unwrap(), bench.submit(2).unwrap()];
+    bench.runner.give_up(Cause {
+        status: Status::FAILURE,
+        seq: None,
+        text: "no more".into(),
+    });
+    assert_eq!(pending.map(Completion::wait), [Err(Lost), Err(Lost)]);
+    assert_eq!(bench.runner.step(), Step::Idle);
+    assert!(matches!(bench.submit(3), Err(Refusal::Degraded { .. })));
+    bench.unit.drain();
+}
+
+#[test]
 fn a_stop_passes_the_closing_gate_and_quiesces() {
     let mut bench = Bench::new(1);
     bench.unit.close();
