@@ -62,6 +62,11 @@ pub(crate) fn executions(output: &str) -> (usize, u64) {
     (counts.len(), counts.iter().sum())
 }
 
+/// How many seeds miri tried.
+pub(crate) fn seeds(output: &str) -> usize {
+    output.matches("Trying seed: ").count()
+}
+
 /// The `M` of the last `(N/M)`, which is how cargo-hack counts its combinations.
 pub(crate) fn combinations(output: &str) -> Option<u64> {
     output.lines().rev().find_map(|line| {
@@ -164,6 +169,14 @@ test two ... ok
 ";
         assert_eq!(executions(output), (2, 63 + 6256));
         assert_eq!(executions("test two ... ok"), (0, 0));
+    }
+
+    #[test]
+    fn seeds_are_counted_in_the_middle_of_other_output() {
+        assert_eq!(
+            seeds("Trying seed: 0\ntest result: Trying seed: 4\nok\n"),
+            2
+        );
     }
 
     #[test]

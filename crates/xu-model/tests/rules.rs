@@ -167,6 +167,14 @@ fn names_may_be_escaped_and_are_compared_decoded() {
     );
 }
 
+#[test]
+fn a_string_may_end_in_a_backslash() {
+    // Taken for an escape of the closing mark, it would open a string of spaces.
+    let spaces = " ".repeat(2 * MAX_MANIFEST_STRING_BYTES);
+    let container = parse_with(r#""small","#, &format!(r#""small\\",{spaces}"#)).unwrap();
+    assert_eq!(container.model().name(), r"small\");
+}
+
 // ---------------------------------------------------------------- names and types
 
 #[test]
@@ -418,6 +426,62 @@ fn a_result_has_a_limit_too() {
     refused!(
         Container::parse(&seal(manifest.as_bytes(), &weights)),
         ModelError::TooManyElements { found, .. } if found == columns
+    );
+}
+
+#[test]
+fn counts_and_sizes_are_judged_without_use() {
+    let relu = manifest_of(r#"{"op":"relu","input":"x","output":"y"}"#);
+    let with_input = |shape: &str| {
+        let unused = format!(r#""inputs":[{{"name":"unused","dtype":"u8","shape":{shape}}},"#);
+        parse(&relu.replace(r#""inputs":["#, &unused))
+    };
+    with_input(&format!("[{MAX_ELEMENTS}]")).unwrap();
+    refused!(
+        with_input(&format!("[{MAX_ELEMENTS},2]")),
+        ModelError::TooManyElements { .. }
+    );
+
+    let listed = |count: usize, item: &dyn Fn(usize) -> String| {
+        let items: Vec<_> = (0..count).map(item).collect();
+        items.join(",")
+    };
+    let inputs = |count: usize| {
+        let item = |i| format!(r#"{{"name":"i{i}","dtype":"u8","shape":[1]}},"#);
+        let items: String = (0..count).map(item).collect();
+        parse(&relu.replace(r#""inputs":["#, &format!(r#""inputs":[{items}"#)))
+    };
+    inputs(MAX_TENSORS - 1).unwrap();
+    refused!(
+        inputs(MAX_TENSORS),
+        ModelError::TooManyTensors { what: "inputs", found } if found == MAX_TENSORS + 1
+    );
+
+    let section =
+        |header: &str| Container::parse(&seal(relu.as_bytes(), &safetensors(header, &[])));
+    let annotations = |count| {
+        let text = listed(count, &|i| format!(r#""{i}":"""#));
+        section(&format!(r#"{{"__metadata__":{{{text}}}}}"#))
+    };
+    annotations(MAX_TENSORS).unwrap();
+    refused!(
+        annotations(MAX_TENSORS + 1),
+        ModelError::TooManyTensors {
+            what: "annotations",
+            ..
+        }
+    );
+    let tensors = |count| {
+        let entry = |i| format!(r#""{i}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#);
+        section(&format!("{{{}}}", listed(count, &entry)))
+    };
+    tensors(MAX_TENSORS).unwrap();
+    refused!(
+        tensors(MAX_TENSORS + 1),
+        ModelError::TooManyTensors {
+            what: "tensors",
+            ..
+        }
     );
 }
 
