@@ -1,0 +1,81 @@
+//! Executions that do not end by themselves: what goes on beside them, and how they are left.
+
+use crate::support::{CORE, Client, PATIENCE, SEMAPHORE, WHOLE, instruction, only, small};
+use xu_abi::record::Subtype;
+use xu_abi::{Engine, StatusRecord};
+use xu_device::simulated::isa::{Instruction, Opcode};
+use xu_device::{Device, Place, map};
+use zerocopy::little_endian::U32;
+use zerocopy::{IntoBytes, transmute};
+
+#[test]
+fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped() {
+    let mut client = Client::start(small(1, 10));
+    let halt = Instruction::halt(Engine::Sp);
+    let request = client.request(&only(
+        Engine::Sp,
+        &[Instruction::wait(Engine::Sp, SEMAPHORE), halt],
+    ));
+    client.arm(&request, &WHOLE);
+    client.fire();
+    client.assert_hangs();
+    client.fire();
+    client.fire();
+    assert_eq!(
+        client.machine.read_semaphore(CORE, map::INFERENCE_START),
+        Ok(2)
+    );
+    client.assert_hangs();
+    let sp = &mut client.status[Engine::Sp.index()];
+    let start: StatusRecord = transmute!(sp.next(&client.machine).unwrap());
+    assert_eq!(start.subtype(), Subtype::Start);
+    assert!(sp.next(&client.machine).is_none());
+}
+
+#[test]
+fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside() {
+    let mut client = Client::start(small(1, 10));
+    let code = [
+        Instruction::wait(Engine::Sp, SEMAPHORE),
+        Instruction::halt(Engine::Sp),
+    ];
+    let request = client.request(&only(Engine::Sp, &code));
+    client.arm(&request, &WHOLE);
+    client.fire();
+    client.assert_hangs();
+    client.machine.increment_semaphore(CORE, SEMAPHORE).unwrap();
+    client.harvest().assert_clean();
+    assert_eq!(client.machine.quiesce(CORE), Ok(()));
+}
+
+#[test]
+fn an_endless_program_holds_up_neither_other_engines_nor_the_drop() {
+    let mut client = Client::start(small(1, 11));
+    let body = client.machine.allocate(Place::Hbm(CORE), 64, 64).unwrap();
+    let jump = Instruction::jump(Engine::Dve, body);
+    client.machine.write(body, jump.as_bytes()).unwrap();
+    let mut code = only(Engine::Dve, &[jump]);
+    // SP stalls long before PE has done its work.
+    let data = client.place(&[0; 4]);
+    code[0] = vec![instruction(Engine::Pe, Opcode::MatMul, (1, 1), [data; 3]); 64];
+    code[0]
+        .iter_mut()
+        .for_each(|product| product.inner = U32::new(1));
+    code[0].push(Instruction::signal(Engine::Pe, SEMAPHORE));
+    code[0].push(Instruction::halt(Engine::Pe));
+    code[4] = vec![
+        Instruction::wait(Engine::Sp, SEMAPHORE),
+        Instruction::halt(Engine::Sp),
+    ];
+    let request = client.request(&code);
+    client.arm(&request, &WHOLE);
+    client.fire();
+    for engine in [Engine::Dve, Engine::Sp, Engine::Sp] {
+        let reader = &mut client.status[engine.index()];
+        let found = (0..PATIENCE).any(|_| {
+            std::thread::yield_now();
+            reader.next(&client.machine).is_some()
+        });
+        assert!(found, "{engine}");
+    }
+}

@@ -1,0 +1,28 @@
+//! The simulated machine, driven through [`Device`](xu_device::Device) alone by a client that writes its own
+//! bytes.
+//!
+//! Programs are assembled by hand, descriptors are written one by one, and records are read by their phase
+//! bit, so that a mistake in the stager or in the harvester cannot hide a mistake in the machine.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `support` | the client |
+//! | `execution` | what executions compute, and their order |
+//! | `hanging` | executions that do not end by themselves |
+//! | `dma` | transfer queues |
+//! | `notification` | notification rings |
+//! | `faults` | wrong requests and wrong programs |
+//! | `hostile` | arguments out of range, random bytes |
+#![cfg(feature = "simulated")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "the client's functions are part of the tests"
+)]
+
+mod dma;
+mod execution;
+mod faults;
+mod hanging;
+mod hostile;
+mod notification;
+mod support;

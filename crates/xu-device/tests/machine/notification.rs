@@ -1,0 +1,53 @@
+//! Notification rings that wrap and that overflow.
+
+use crate::support::{CORE, Client, WHOLE, halting, small};
+use xu_abi::record::{Subtype, ring_bits};
+use xu_abi::{Engine, StatusRecord};
+use xu_device::Device;
+use xu_device::simulated::Machine;
+use zerocopy::transmute;
+
+#[test]
+fn notification_rings_wrap_for_five_laps() {
+    let machine = Machine::start(small(1, 8)).unwrap();
+    let mut client = Client::open(&machine, CORE, 64);
+    let request = client.request(&halting());
+    for _ in 0..10 {
+        client.execute(&request).assert_clean();
+    }
+    assert_eq!(client.status[0].offset, 0);
+    assert_eq!(machine.overflow_latched(CORE), Ok(false));
+}
+
+#[test]
+fn a_full_notification_ring_drops_latches_and_says_so() {
+    let machine = Machine::start(small(1, 9)).unwrap();
+    let mut client = Client::open(&machine, CORE, 64);
+    let request = client.request(&halting());
+    for _ in 0..2 {
+        client.arm(&request, &WHOLE);
+        client.fire();
+    }
+    assert_eq!(machine.quiesce(CORE), Ok(()));
+    // Three of four records fit: the second END of each engine is lost.
+    assert_eq!(machine.overflow_latched(CORE), Ok(true));
+    client.harvest().assert_clean();
+    let reader = &mut client.status[0];
+    assert!(reader.next(&machine).is_some());
+    assert!(reader.next(&machine).is_none());
+    machine.acknowledge(CORE, reader.nq, reader.offset).unwrap();
+    client.arm(&request, &WHOLE);
+    client.fire();
+    assert_eq!(machine.quiesce(CORE), Ok(()));
+    let record: StatusRecord = transmute!(client.status[0].next(&machine).unwrap());
+    assert_eq!(record.subtype(), Subtype::Start);
+    assert_ne!(record.ring_and_tag & ring_bits::RING_OVERFLOW, 0);
+    let record: StatusRecord = transmute!(client.status[0].next(&machine).unwrap());
+    assert_eq!(record.ring_and_tag & ring_bits::RING_OVERFLOW, 0);
+    for engine in Engine::ALL {
+        machine
+            .open_notification_queue(CORE, engine.status_nq(), 64)
+            .unwrap();
+    }
+    assert_eq!(machine.overflow_latched(CORE), Ok(false));
+}
