@@ -172,7 +172,10 @@ impl Invocation<'_, '_> {
             Ok(Ended::Well) => Ok(output),
             Ok(Ended::Badly(status)) => Err(Stop::Failed(format!("`{short}` ended with {status}"))),
             Ok(Ended::OutOfTime) => {
-                run.note(&format!("killed: not done after {:.1} s", budget.as_secs_f64()));
+                run.note(&format!(
+                    "killed: not done after {:.1} s",
+                    budget.as_secs_f64()
+                ));
                 let budget = run.options.budget.as_secs();
                 Err(Stop::Failed(format!(
                     "`{short}` killed: the step's {budget} s are over"
