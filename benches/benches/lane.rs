@@ -8,7 +8,10 @@ const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits/mod
 
 fn round_trips(c: &mut Criterion) {
     for policy in [PollPolicy::Adaptive, PollPolicy::Busy] {
-        let runtime = Runtime::builder().poll_policy(policy).open().expect("opens");
+        let runtime = Runtime::builder()
+            .poll_policy(policy)
+            .open()
+            .expect("opens");
         let core = runtime.core(0).expect("exists");
         let model = Model::open(MODEL).expect("is committed");
         let loaded = core.load(&model, 1).expect("fits");
@@ -26,7 +29,9 @@ fn round_trips(c: &mut Criterion) {
         let [scores, label] = &outputs;
         c.bench_function(&format!("execute digits, {policy:?}"), |b| {
             b.iter(|| {
-                let pending = compute.execute(&loaded, &[&input], &[scores, label]).expect("room");
+                let pending = compute
+                    .execute(&loaded, &[&input], &[scores, label])
+                    .expect("room");
                 pending.wait().expect("succeeds")
             });
         });

@@ -38,9 +38,9 @@ pub struct UnitBase {
 }
 
 assert_layout! { UnitBase: 448 bytes, align 64;
-    xu_id @ 0x000  initialized @ 0x002  pad_03 @ 0x003  vcore @ 0x008  has_work_efd @ 0x010
-    health_status @ 0x014  pad_18 @ 0x018  work_queue @ 0x040  submit_work_lock @ 0x140
-    mark_comp_lock @ 0x168  pad_190 @ 0x190 }
+xu_id @ 0x000  initialized @ 0x002  pad_03 @ 0x003  vcore @ 0x008  has_work_efd @ 0x010
+health_status @ 0x014  pad_18 @ 0x018  work_queue @ 0x040  submit_work_lock @ 0x140
+mark_comp_lock @ 0x168  pad_190 @ 0x190 }
 
 impl UnitBase {
     /// Normal operation.
@@ -76,9 +76,9 @@ pub struct Unit {
 }
 
 assert_layout! { Unit: 576 bytes, align 64;
-    base @ 0x000  current_exec_initialized @ 0x1C0  pad_1c1 @ 0x1C1  current_exec_state @ 0x1C8
-    last_posted_model @ 0x1D0  deferred_unstage_ref @ 0x1D8  last_exec_model @ 0x1E8
-    unstage_lock @ 0x1F0  pad_218 @ 0x218 }
+base @ 0x000  current_exec_initialized @ 0x1C0  pad_1c1 @ 0x1C1  current_exec_state @ 0x1C8
+last_posted_model @ 0x1D0  deferred_unstage_ref @ 0x1D8  last_exec_model @ 0x1E8
+unstage_lock @ 0x1F0  pad_218 @ 0x218 }
 
 /// Entries of the unit table, one per virtual core.
 pub const UNIT_TABLE_ENTRIES: usize = 256;
@@ -102,5 +102,5 @@ pub struct Worker {
 }
 
 assert_layout! { Worker: 88 bytes, align 8;
-    thread @ 0x00  stop_thread_efd @ 0x08  pad_0c @ 0x0C  owned_tpb_xus @ 0x10
-    owned_tpb_xu_count @ 0x50 }
+thread @ 0x00  stop_thread_efd @ 0x08  pad_0c @ 0x0C  owned_tpb_xus @ 0x10
+owned_tpb_xu_count @ 0x50 }
