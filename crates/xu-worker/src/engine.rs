@@ -1,7 +1,7 @@
 //! What differs between kinds of units, on either side of the ring.
 //!
 //! Implemented by `nrta` for compute and tensor-op units. [`Stage`] runs on the submitting thread under the
-//! submit lock, [`Engine`] on the worker thread; neither may block.
+//! submit lock, [`Engine`] on the worker thread; neither may block, but for [`Engine::quiesce`].
 //! Spec `xu.md` section 4 (submit funnel, step).
 
 use crate::completion::Notifier;
@@ -60,7 +60,7 @@ pub trait Engine: Send {
     /// One look, without blocking.
     fn progress(&mut self, item: &mut Self::Item) -> Progress;
 
-    /// Brings the device to rest, for a stop request.
+    /// Brings the device to rest, for a stop request. May wait for as long as the device needs to come to rest.
     ///
     /// # Errors
     /// The device does not come to rest; the unit degrades.

@@ -3,7 +3,9 @@
 //! Used by units and workers. Every one is close-on-exec; calls that a signal interrupts are repeated here
 //! and nowhere else. Spec `xu.md` section 4, table of eventfds.
 
+use core::time::Duration;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -70,6 +72,18 @@ impl StopLatch {
     /// What the operating system says; a fresh latch cannot fail.
     pub fn set(&self) -> io::Result<()> {
         repeat_interrupted(|| self.0.write(1)).map(|_| ())
+    }
+
+    /// Whether the latch is set, after waiting for up to `timeout` (at most a minute). A latch that cannot be asked counts as set.
+    #[must_use]
+    pub fn is_set_within(&self, timeout: Duration) -> bool {
+        // CAST: clamped to a minute.
+        let millis = timeout.as_millis().min(60_000) as u16;
+        let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, millis) {
+            Ok(0) | Err(Errno::EINTR) => false,
+            Ok(_) | Err(_) => true,
+        }
     }
 }
 

@@ -38,7 +38,8 @@ pub trait Runner: Send + fmt::Debug {
     /// Looks at the request at the head of the queue, once.
     fn step(&mut self) -> Step;
 
-    /// Gives the unit up: it degrades, and whatever is queued completes as lost. For a worker that cannot go on.
+    /// Gives the unit up: it degrades, and whatever is queued completes with `EXEC_UNIT_UNRECOVERABLE`. For a worker
+    /// that cannot go on.
     fn give_up(&mut self, cause: Cause);
 
     /// Readable while a request is accepted and not complete.
@@ -104,6 +105,8 @@ impl<E: Engine> UnitRunner<E> {
     }
 
     /// Steps 5 and 6: the consumer frees, then the completion becomes visible, then the caller is told.
+    ///
+    /// Whatever turns out to be broken on the way, this request completes in good order first.
     fn complete(&mut self, seq: SeqId, status: Status) -> Step {
         self.begun = false;
         let request = match self.ring.take() {
@@ -111,35 +114,46 @@ impl<E: Engine> UnitRunner<E> {
             Ok(None) => return self.broken(seq, "the slot at the head holds no request".into()),
             Err(error) => return self.broken(seq, error.to_string()),
         };
-        let engine = &mut self.engine;
-        let settled = match *request {
-            Request::Stop(notifier) => Settled::Stop(notifier),
-            Request::Execute(item) => {
-                match catch_unwind(AssertUnwindSafe(|| engine.finish(item, status))) {
-                    Ok((notifier, outcome)) => Settled::Execute(notifier, outcome),
-                    Err(panic) => {
-                        self.shared.health.degrade(Cause {
-                            seq: Some(seq),
-                            ..panicked(panic.as_ref())
-                        });
-                        Settled::Nothing
-                    }
-                }
-            }
-        };
-        if let Err(error) = self.shared.work.take() {
+        let settled = self.settle(*request, seq, status);
+        let counted = self.shared.work.take();
+        settled.write_status(status);
+        let popped = self.pop();
+        self.shared.room.released();
+        settled.notify(status);
+        if let Err(error) = counted {
             return self.broken(
                 seq,
                 format!("no work count for a completed request: {error}"),
             );
         }
-        settled.write_status(status);
-        if let Err(error) = self.pop() {
-            return self.broken(seq, error.to_string());
+        match popped {
+            Ok(()) => Step::Completed,
+            Err(error) => self.broken(seq, error.to_string()),
         }
-        self.shared.room.released();
-        settled.notify(status);
-        Step::Completed
+    }
+
+    /// Lets the engine give up what the request held.
+    fn settle(
+        &mut self,
+        request: Request<E::Item>,
+        seq: SeqId,
+        status: Status,
+    ) -> Settled<E::Outcome> {
+        let item = match request {
+            Request::Stop(notifier) => return Settled::Stop(notifier),
+            Request::Execute(item) => item,
+        };
+        let engine = &mut self.engine;
+        match catch_unwind(AssertUnwindSafe(|| engine.finish(item, status))) {
+            Ok((notifier, outcome)) => Settled::Execute(notifier, outcome),
+            Err(panic) => {
+                self.shared.health.degrade(Cause {
+                    seq: Some(seq),
+                    ..panicked(panic.as_ref())
+                });
+                Settled::Nothing
+            }
+        }
     }
 
     /// Makes the completion visible. The lock keeps a waiter's descriptor from being installed half-way;
@@ -159,13 +173,21 @@ impl<E: Engine> UnitRunner<E> {
         Step::Idle
     }
 
-    /// Completes what is queued as lost, so that nobody waits for it, and takes every work count, so that the
-    /// descriptor goes quiet.
+    /// Completes what is queued, so that nobody waits for it, and takes every work count, so that the
+    /// descriptor goes quiet. A ring that is corrupt keeps the rest until it is dropped.
     fn clear(&mut self) {
-        while self.ring.peek().is_ok() {
-            // Dropping the request drops its notifier.
-            drop(self.ring.take());
-            if self.pop().is_err() {
+        self.begun = false;
+        let status = Status::EXEC_UNIT_UNRECOVERABLE;
+        while let Ok(current) = self.ring.peek() {
+            let seq = current.seq();
+            let settled = match self.ring.take() {
+                Ok(Some(request)) => self.settle(*request, seq, status),
+                Ok(None) | Err(_) => Settled::Nothing,
+            };
+            settled.write_status(status);
+            let popped = self.pop();
+            settled.notify(status);
+            if popped.is_err() {
                 break;
             }
         }

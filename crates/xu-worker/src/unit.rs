@@ -15,7 +15,7 @@
 //! released, then the worker is woken.
 
 use crate::completion::Notifier;
-use crate::engine::{Engine, Stage};
+use crate::engine::{Engine, Stage, StageError};
 use crate::eventfd::WorkCount;
 use crate::health::{Cause, Health, HealthCell};
 use crate::room::{Room, Ticket};
@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll};
 use parking_lot::Mutex;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 use xu_abi::{Cursor, SeqId, Status, XuId};
@@ -245,9 +246,17 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// [`Refused`] with the reason and, where that is possible, the request.
     pub fn submit(&self, item: S::Item) -> Result<SeqId, Refused<S::Item>> {
-        let seq = self.producer.lock().submit(item, self)?;
-        self.wake(seq);
-        Ok(seq)
+        let submitted = self.producer.lock().submit(item, self);
+        match submitted {
+            Ok(seq) => {
+                self.wake(seq);
+                Ok(seq)
+            }
+            Err(refused) => {
+                self.tell_if_degraded();
+                Err(refused)
+            }
+        }
     }
 
     /// Refuses new requests from now on; what is queued finishes.
@@ -294,6 +303,7 @@ impl<S: Stage> Unit<S> {
         };
         producer.release_all(self);
         drop(producer);
+        self.tell_if_degraded();
         self.wake(seq);
         Ok(seq)
     }
@@ -326,12 +336,13 @@ impl<S: Stage> Unit<S> {
     }
 
     fn is_drained(&self) -> bool {
-        // PAIRS: with the release store in `UnitRunner::abandon`.
+        // PAIRS: with the release store in `UnitRunner::give_up`.
         self.depth() == 0 || self.shared.abandoned.load(Ordering::Acquire)
     }
 
     fn has_room(&self) -> bool {
-        self.health() != Health::Healthy || self.depth() < self.limit
+        // A closing queue that is full says so first, so there is no hope in it yet.
+        self.health() == Health::Degraded || self.depth() < self.limit
     }
 
     fn wake(&self, seq: SeqId) {
@@ -342,12 +353,19 @@ impl<S: Stage> Unit<S> {
                 Some(seq),
                 format!("cannot wake the worker: {error}"),
             );
+            self.tell_if_degraded();
+        }
+    }
+
+    /// Wakes whoever waits for room in vain. Called without the submit lock: wakers are foreign code.
+    fn tell_if_degraded(&self) {
+        if self.health() == Health::Degraded {
+            self.shared.room.released();
         }
     }
 
     fn degrade(&self, status: Status, seq: Option<SeqId>, text: String) {
         self.shared.health.degrade(Cause { status, seq, text });
-        self.shared.room.released();
     }
 
     fn ring_refusal<T>(&self, error: &SubmitError<T>) -> Refusal {
@@ -382,7 +400,7 @@ impl<S: Stage> Producer<S> {
             });
         }
         // ---- From here on the device may know. ----
-        if let Err(error) = self.stage.commit(&mut item) {
+        if let Err(error) = self.commit(&mut item) {
             self.quarantine.push(item);
             unit.degrade(error.status, None, error.text.clone());
             let reason = Refusal::Commit {
@@ -407,6 +425,13 @@ impl<S: Stage> Producer<S> {
                 Err(Refused { reason, item: None })
             }
         }
+    }
+
+    /// A stage that panics half-way has failed half-way.
+    fn commit(&mut self, item: &mut S::Item) -> Result<(), StageError> {
+        let stage = &mut self.stage;
+        catch_unwind(AssertUnwindSafe(|| stage.commit(item)))
+            .unwrap_or_else(|_| Err(StageError::new(Status::FAILURE, "the stage panicked")))
     }
 
     fn gate(&mut self, unit: &Unit<S>) -> Option<Refusal> {

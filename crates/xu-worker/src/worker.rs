@@ -28,6 +28,9 @@ use xu_abi::Status;
 /// Most units that one worker owns.
 pub const MAX_UNITS: usize = 8;
 
+/// How often a worker without epoll looks at its units.
+const SERVE_OUT: Duration = Duration::from_millis(100);
+
 /// Token of the stop latch; units have their index.
 const STOP: u64 = u64::MAX;
 
@@ -52,14 +55,11 @@ impl WorkerThread {
         }
         let stop = Arc::new(StopLatch::new()?);
         let poller = Poller::new(&stop, &units)?;
-        let rounds = Rounds::new(units, poller, policy);
-        let latch = Arc::clone(&stop);
+        let rounds = Rounds::new(units, poller, policy, Arc::clone(&stop));
         let handle = with_signals_blocked(|| {
-            // The latch lives as long as the thread, so its descriptor cannot be reused under epoll.
-            thread::Builder::new().name(name.into()).spawn(move || {
-                let _latch = latch;
-                rounds.run()
-            })
+            thread::Builder::new()
+                .name(name.into())
+                .spawn(move || rounds.run())
         })?;
         Ok(Self {
             stop,
@@ -192,18 +192,26 @@ struct Rounds {
     units: Vec<Box<dyn Runner>>,
     poller: Poller,
     policy: PollPolicy,
+    /// Lives as long as the thread, so its descriptor cannot be reused under epoll.
+    stop: Arc<StopLatch>,
     in_flight: u8,
     disarmed: u8,
     backoff: Backoff,
 }
 
 impl Rounds {
-    fn new(units: Vec<Box<dyn Runner>>, poller: Poller, policy: PollPolicy) -> Self {
+    fn new(
+        units: Vec<Box<dyn Runner>>,
+        poller: Poller,
+        policy: PollPolicy,
+        stop: Arc<StopLatch>,
+    ) -> Self {
         let backoff = Backoff::new();
         Self {
             units,
             poller,
             policy,
+            stop,
             in_flight: 0,
             disarmed: 0,
             backoff,
@@ -217,13 +225,25 @@ impl Rounds {
                 Ok(true) => {}
                 Ok(false) => return self.units,
                 Err(errno) => {
+                    let text = format!("the worker cannot wait: {errno}");
                     for unit in &mut self.units {
-                        unit.give_up(failure(format!("the worker cannot wait: {errno}")));
+                        give_up(unit.as_mut(), &text);
                     }
-                    return self.units;
+                    return self.serve_out();
                 }
             }
         }
+    }
+
+    /// Without epoll: completes what still slips through the gates, until it is time to stop.
+    fn serve_out(mut self) -> Vec<Box<dyn Runner>> {
+        while !self.stop.is_set_within(SERVE_OUT) {
+            for unit in &mut self.units {
+                // A unit that was given up completes what it finds.
+                let _ = catch_unwind(AssertUnwindSafe(|| unit.step()));
+            }
+        }
+        self.units
     }
 
     /// One wait and one step of each unit that may have something to do. `false` when it is time to stop.
@@ -251,7 +271,7 @@ impl Rounds {
         // Engines are caught where they are called; this catches everything else, so that one unit's fault
         // does not take the others of this thread with it.
         let step = catch_unwind(AssertUnwindSafe(|| unit.step())).unwrap_or_else(|_| {
-            unit.give_up(failure("the worker panicked in this unit's step".into()));
+            give_up(unit.as_mut(), "the worker panicked in this unit's step");
             Step::Idle
         });
         match step {
@@ -295,12 +315,14 @@ impl Rounds {
     }
 }
 
-fn failure(text: String) -> Cause {
-    Cause {
+/// Gives a unit up; a panic on the way, in the destructor of a payload, ends here.
+fn give_up(unit: &mut dyn Runner, text: &str) {
+    let cause = Cause {
         status: Status::FAILURE,
         seq: None,
-        text,
-    }
+        text: text.into(),
+    };
+    let _ = catch_unwind(AssertUnwindSafe(|| unit.give_up(cause)));
 }
 
 /// Spin for a short while, then sleep longer each time.

@@ -24,6 +24,7 @@ struct Controls {
     answers: Vec<Progress>,
     prepare: Option<StageError>,
     commit: Option<StageError>,
+    commit_panics: bool,
     panics: Option<&'static str>,
     /// Runs once on the worker's thread.
     probe: Option<Box<dyn FnOnce() + Send>>,
@@ -64,6 +65,7 @@ impl Stage for Steered {
     }
 
     fn commit(&mut self, _: &mut Request) -> Result<(), StageError> {
+        assert!(!self.with(|controls| controls.commit_panics), "out of luck");
         self.with(|controls| {
             controls.log.push("commit");
             controls.commit.take().map_or(Ok(()), Err)
@@ -297,7 +299,7 @@ fn w7_an_engine_that_panics_degrades_its_unit_and_everybody_is_told() {
 }
 
 #[test]
-fn a_unit_that_is_given_up_completes_everything_as_lost_and_goes_quiet() {
+fn a_unit_that_is_given_up_completes_everything_and_goes_quiet() {
     let mut bench = Bench::new(4);
     let pending = [bench.submit(1).unwrap(), bench.submit(2).unwrap()];
     bench.runner.give_up(Cause {
@@ -305,7 +307,17 @@ fn a_unit_that_is_given_up_completes_everything_as_lost_and_goes_quiet() {
         seq: None,
         text: "no more".into(),
     });
-    assert_eq!(pending.map(Completion::wait), [Err(Lost), Err(Lost)]);
+    let dead = Status::EXEC_UNIT_UNRECOVERABLE;
+    assert_eq!(
+        pending.each_ref().map(Completion::status),
+        [Some(dead), Some(dead)]
+    );
+    assert_eq!(pending.map(Completion::wait), [Ok(1), Ok(2)]);
+    // The engine has given up what the requests held, as always.
+    assert_eq!(
+        bench.controls.lock().unwrap().finished,
+        [(1, dead), (2, dead)]
+    );
     assert_eq!(bench.runner.step(), Step::Idle);
     assert!(matches!(bench.submit(3), Err(Refusal::Degraded { .. })));
     bench.unit.drain();
@@ -390,19 +402,108 @@ fn f5_whoever_waits_for_room_is_woken_by_a_completion() {
 }
 
 #[test]
-fn room_is_also_the_end_of_hope() {
-    let bench = Bench::new(1);
+fn there_is_no_room_in_a_full_queue_that_is_closing_and_all_of_it_in_a_degraded_one() {
+    let mut bench = Bench::new(1);
     let _first = bench.submit(1).unwrap();
     let (woken, waker) = counting();
     let mut ticket = xu_worker::room::Ticket::default();
-    assert!(
-        bench
-            .unit
-            .poll_room(&mut ticket, &Context::from_waker(&waker))
-            .is_pending()
-    );
+    let cx = Context::from_waker(&waker);
+    assert!(bench.unit.poll_room(&mut ticket, &cx).is_pending());
     bench.unit.close();
-    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    assert!(
+        bench.unit.poll_room(&mut ticket, &cx).is_pending(),
+        "submitting now would be refused as full, so waiting must not return"
+    );
+    bench.answer(fatal(Status::TIMEOUT));
+    bench.runner.step();
+    assert!(woken.0.load(Ordering::SeqCst) >= 1);
+    assert!(bench.unit.poll_room(&mut ticket, &cx).is_ready());
+}
+
+/// Runs a function each time it is woken.
+struct Probe(Box<dyn Fn() + Send + Sync>);
+
+impl Wake for Probe {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+#[test]
+fn f2_when_the_waker_runs_the_status_is_written_and_the_completion_visible() {
+    let Bench {
+        unit,
+        mut runner,
+        controls,
+    } = Bench::new(4);
+    let unit = Arc::new(unit);
+    for progress in [Progress::Done(Status::EXEC_OOB), fatal(Status::TIMEOUT)] {
+        let (notifier, pending) = completion();
+        let seq = unit.submit(Request { id: 1, notifier }).unwrap();
+        let pending = Arc::new(Mutex::new(pending));
+        let seen = Arc::new(Mutex::new(None));
+        let probe = {
+            let (unit, pending, seen) =
+                (Arc::clone(&unit), Arc::clone(&pending), Arc::clone(&seen));
+            Probe(Box::new(move || {
+                let status = pending.lock().unwrap().status();
+                *seen.lock().unwrap() = Some((unit.is_completed(seq), status));
+            }))
+        };
+        let waker = Waker::from(Arc::new(probe));
+        let mut cx = Context::from_waker(&waker);
+        assert!(
+            Pin::new(&mut *pending.lock().unwrap())
+                .poll(&mut cx)
+                .is_pending()
+        );
+        let expected = match &progress {
+            Progress::Done(status) => *status,
+            Progress::Fatal(cause) => cause.status,
+            Progress::Continue => Status::SUCCESS,
+        };
+        controls.lock().unwrap().answers.push(progress);
+        runner.step();
+        assert_eq!(*seen.lock().unwrap(), Some((Ok(true), Some(expected))));
+    }
+}
+
+#[test]
+fn f2_whoever_polls_the_queue_finds_the_status_written() {
+    let Bench {
+        unit,
+        runner,
+        controls,
+    } = Bench::new(4);
+    let worker =
+        WorkerThread::spawn("test-worker", vec![Box::new(runner)], PollPolicy::Busy).unwrap();
+    for id in 0..5_000 {
+        controls
+            .lock()
+            .unwrap()
+            .answers
+            .push(Progress::Done(Status::SUCCESS));
+        let (notifier, pending) = completion();
+        let seq = unit.submit(Request { id, notifier }).unwrap();
+        while !unit.is_completed(seq).unwrap() {
+            std::thread::yield_now();
+        }
+        assert_eq!(pending.status(), Some(Status::SUCCESS));
+    }
+    unit.close();
+    unit.drain();
+    worker.stop();
+}
+
+#[test]
+fn a_stage_that_panics_half_way_has_failed_half_way() {
+    let bench = Bench::new(4);
+    bench.controls.lock().unwrap().commit_panics = true;
+    let (notifier, kept) = completion::<u32>();
+    let refused = bench.unit.submit(Request { id: 1, notifier }).unwrap_err();
+    assert!(matches!(refused.reason, Refusal::Commit { .. }));
+    assert!(refused.item.is_none() && !kept.is_done(), "kept, not freed");
+    assert_eq!(bench.unit.health(), Health::Degraded);
 }
 
 #[test]
