@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_misspelt_call_is_refused() {
         for line in [
-            "verfiy",
+            "check",
             "verify --only tipos",
             "verify --only",
             "verify --only ,",

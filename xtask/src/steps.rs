@@ -231,7 +231,7 @@ fn machete(run: &mut Run<'_>) -> Verdict {
 
 fn typos(run: &mut Run<'_>) -> Verdict {
     need(&tools::TYPOS, run)?;
-    run.command("typos").run()?;
+    run.command("typos --config xtask/typos.toml").run()?;
     Ok("no misspelling".to_owned())
 }
 

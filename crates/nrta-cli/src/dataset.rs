@@ -148,7 +148,10 @@ impl Expected {
         };
         let crc32 = value["predictions_crc32"]
             .as_str()
-            .ok_or_else(|| format("predictions_crc32 is missing or not a string".into()))?;
+            .filter(|crc32| {
+                crc32.len() == 8 && crc32.bytes().all(|digit| digit.is_ascii_hexdigit())
+            })
+            .ok_or_else(|| format("predictions_crc32 is missing or not 8 hex digits".into()))?;
         Ok(Some(Self {
             images: number("images")?,
             correct: number("correct")?,
@@ -173,8 +176,15 @@ fn read(path: &Path) -> Result<Vec<u8>, DataError> {
         path: path.into(),
         source,
     };
-    let file = File::open(path).map_err(io)?;
-    let size = file.metadata().map_err(io)?.len();
+    // Asked before opening: opening a pipe would wait for a writer.
+    let metadata = std::fs::metadata(path).map_err(io)?;
+    if !metadata.is_file() {
+        return Err(DataError::Format {
+            path: path.into(),
+            what: "not a regular file".into(),
+        });
+    }
+    let size = metadata.len();
     if size > MAX_FILE {
         let what = format!("{size} bytes, more than {MAX_FILE}");
         return Err(DataError::Format {
@@ -183,6 +193,7 @@ fn read(path: &Path) -> Result<Vec<u8>, DataError> {
         });
     }
     let mut bytes = Vec::new();
+    let file = File::open(path).map_err(io)?;
     file.take(MAX_FILE).read_to_end(&mut bytes).map_err(io)?;
     Ok(bytes)
 }

@@ -21,6 +21,8 @@ mod stats;
 
 use args::{Command, RunArgs};
 use dataset::{Dataset, Expected};
+use std::error::Error;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Why the command did not succeed.
@@ -38,8 +40,13 @@ fn main() -> ExitCode {
     match args::parse().and_then(execute) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // One line, whatever the cause contains.
-            eprintln!("nrta: {}", failure.to_string().replace('\n', " "));
+            // One line, whatever the cause contains; whoever cannot be told is told by the exit code.
+            let line: String = failure
+                .to_string()
+                .chars()
+                .map(|c| if c.is_control() { ' ' } else { c })
+                .collect();
+            let _ = writeln!(std::io::stderr(), "nrta: {line}");
             match failure {
                 Failure::Input(_) => ExitCode::from(2),
                 Failure::Run(_) => ExitCode::from(1),
@@ -57,8 +64,18 @@ fn execute(command: Command) -> Result<(), Failure> {
 }
 
 fn run(args: &RunArgs) -> Result<(), Failure> {
-    let input = |error: &dyn std::error::Error| Failure::Input(error.to_string());
-    let model = nrta::Model::open(args.dir.join("model.xum")).map_err(|error| input(&error))?;
+    let input = |error: &dyn Error| Failure::Input(with_causes(error));
+    let path = args.dir.join("model.xum");
+    let model = nrta::Model::open(&path).map_err(|error| {
+        let text = with_causes(&error);
+        let path = path.display().to_string();
+        // Errors about the contents do not know where they came from.
+        Failure::Input(if text.contains(&path) {
+            text
+        } else {
+            format!("{path}: {text}")
+        })
+    })?;
     let dataset = Dataset::open(&args.dir.join("heldout.xud")).map_err(|error| input(&error))?;
     let expected =
         Expected::open(&args.dir.join("expected.json")).map_err(|error| input(&error))?;
@@ -80,4 +97,18 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// What went wrong, and why, on one line.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text = format!("{text}: {part}");
+        }
+        cause = error.source();
+    }
+    text
 }

@@ -46,26 +46,41 @@ pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<Ru
         .cores(args.cores)
         .poll_policy(args.policy)
         .open()
-        .map_err(|error| Failure::Run(error.to_string()))?;
+        .map_err(|error| Failure::Run(crate::with_causes(&error)))?;
+    let lanes = lanes(&runtime, model, label_output, args)
+        .map_err(|error| Failure::Run(crate::with_causes(&error)))?;
+    // Loading is over: what is measured is the lane.
     let shared = Shared::new(dataset, args);
     let outcome = futures::executor::block_on(async {
-        let mut lanes = FuturesUnordered::new();
-        for index in 0..args.cores {
-            let core = runtime.core(index)?;
-            let loaded = core.load(model, args.batch)?;
-            for _ in 0..args.depth {
-                lanes.push(Lane::new(&core, &loaded, label_output)?.run(&shared));
-            }
-        }
-        while let Some(lane) = lanes.next().await {
+        let mut running: FuturesUnordered<_> =
+            lanes.into_iter().map(|lane| lane.run(&shared)).collect();
+        while let Some(lane) = running.next().await {
             lane?;
         }
         Ok(())
     });
     let elapsed = shared.started.elapsed();
     runtime.close();
-    outcome.map_err(|error: Box<dyn Error>| Failure::Run(error.to_string()))?;
+    outcome.map_err(|error: Box<dyn Error>| Failure::Run(crate::with_causes(error.as_ref())))?;
     Ok(shared.into_result(elapsed))
+}
+
+/// Loads the model on every core and makes the lanes.
+fn lanes(
+    runtime: &Runtime,
+    model: &Model,
+    label_output: usize,
+    args: &RunArgs,
+) -> Result<Vec<Lane>, nrta::Error> {
+    let mut lanes = Vec::new();
+    for index in 0..args.cores {
+        let core = runtime.core(index)?;
+        let loaded = core.load(model, args.batch)?;
+        for _ in 0..args.depth {
+            lanes.push(Lane::new(&core, &loaded, label_output)?);
+        }
+    }
+    Ok(lanes)
 }
 
 /// What all lanes of a run share. They run on one thread.

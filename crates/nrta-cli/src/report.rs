@@ -9,9 +9,6 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _, stdout};
 
-/// Spans of the depth line.
-const BINS: usize = 48;
-
 /// Writes `text` to standard output. A reader that has gone away is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = stdout().lock();
@@ -69,7 +66,7 @@ fn write_text(
     writeln!(
         out,
         "model      {} on {} simulated core{}, batch {}, {} batches in flight per core",
-        model.name(),
+        model.name().escape_debug(),
         args.cores,
         if args.cores == 1 { "" } else { "s" },
         args.batch,
@@ -132,7 +129,7 @@ fn write_depth(out: &mut String, result: &RunResult) -> std::fmt::Result {
     let max = depth.max().max(1) as f64;
     let bars = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let line: String = depth
-        .bins(result.elapsed, BINS)
+        .means()
         .into_iter()
         .map(|mean| match mean {
             // CAST: between 0 and 7.
@@ -219,7 +216,7 @@ pub(crate) fn json(
         "compute_depth": {
             "mean": result.measured.depth.mean(),
             "max": result.measured.depth.max(),
-            "over_time": result.measured.depth.bins(result.elapsed, BINS),
+            "over_time": result.measured.depth.means(),
         },
         "confusion": confusion.rows().collect::<Vec<_>>(),
     });

@@ -119,6 +119,32 @@ fn bad_command_lines_are_refused() {
 }
 
 #[test]
+fn exit_codes_do_not_depend_on_anybody_reading() {
+    let full = || {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let status = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nrta"));
+        command
+            .args(args)
+            .stdout(full())
+            .stderr(full())
+            .status()
+            .unwrap()
+            .code()
+    };
+    assert_eq!(status(&["bogus"]), Some(2));
+    let dir = digits();
+    assert_eq!(
+        status(&["run", dir.to_str().unwrap(), "--repeat", "1"]),
+        Some(1)
+    );
+}
+
+#[test]
 fn help_and_version_succeed() {
     for flag in ["--help", "-h", "--version", "-V"] {
         let output = nrta(&[flag]);
@@ -146,6 +172,17 @@ fn unreadable_and_broken_files_are_refused() {
     std::fs::write(dir.join("heldout.xud"), &images).unwrap();
     std::fs::write(dir.join("expected.json"), "{\"images\": ").unwrap();
     assert_refused(&nrta(&["run", path]), "expected.json");
+
+    let pipe = dir.join("expected.json");
+    std::fs::remove_file(&pipe).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_refused(&nrta(&["run", path]), "not a regular file");
 
     // Without an expected result the run succeeds; with a wrong one it fails, but not as bad input.
     std::fs::remove_file(dir.join("expected.json")).unwrap();

@@ -1,13 +1,14 @@
 //! The compute queue: run a loaded model on bound tensors.
 //!
-//! [`ComputeQueue`] is the caller's side. [`ComputeStage`] stages under the submit lock; [`ComputeEngine`] harvests on
-//! the worker thread. Spec: `c-api.md` section 6.2, `xu.md` sections 5 and 6.
+//! [`ComputeQueue`] is the caller's side. Behind it a stage puts executions before the device, under the submit
+//! lock, and an engine harvests them on the worker thread. Spec: `c-api.md` section 6.2, `xu.md` sections 5 and 6.
 
-use crate::error::{Refused, ScheduleError, device_status};
+use crate::error::{Refused, ScheduleError};
 use crate::logical_core::Core;
 use crate::model::LoadedModel;
 use crate::pending::{Outcome, Pending};
 use crate::tensor::{Storage, Tensor};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
@@ -57,7 +58,7 @@ impl ComputeQueue {
             Ok(seq) => Ok(Pending::new(completion, seq)),
             Err(refused) => Err(Refused {
                 reason: refused.reason.into(),
-                args: Some(()),
+                args: refused.item.map(drop),
             }),
         }
     }
@@ -108,11 +109,16 @@ pub(crate) struct Run {
 #[derive(Debug)]
 pub(crate) struct ComputeStage {
     stager: Stager,
+    distrust: Arc<Distrust>,
 }
 
+/// Set by the engine after an execution that did not succeed: what the sequencer has loaded is unknown.
+#[derive(Debug, Default)]
+pub(crate) struct Distrust(AtomicBool);
+
 impl ComputeStage {
-    pub(crate) fn new(stager: Stager) -> Self {
-        Self { stager }
+    pub(crate) fn new(stager: Stager, distrust: Arc<Distrust>) -> Self {
+        Self { stager, distrust }
     }
 }
 
@@ -120,6 +126,10 @@ impl Stage for ComputeStage {
     type Item = Run;
 
     fn prepare(&mut self, run: &mut Run) -> Result<(), StageError> {
+        // Relaxed: seen late, it costs one more execution that fails in good order.
+        if self.distrust.0.swap(false, Ordering::Relaxed) {
+            self.stager.forget_loaded();
+        }
         let prepared = self
             .stager
             .prepare(&run.programs, &run.addrs)
@@ -137,7 +147,7 @@ impl Stage for ComputeStage {
         };
         self.stager
             .commit(&run.programs, &run.addrs, prepared)
-            .map_err(|error| StageError::new(device_status(&error), error))
+            .map_err(|error| StageError::new(error.status_in_flight(), error))
     }
 }
 
@@ -154,6 +164,7 @@ pub(crate) struct ComputeEngine {
     device: Arc<dyn Device>,
     tpbs: Vec<TpbIndex>,
     harvester: Harvester,
+    distrust: Arc<Distrust>,
     timeout: Option<Duration>,
     epoch: Instant,
     /// What the execution at the head reported, once it has ended in good order.
@@ -170,8 +181,10 @@ impl ComputeEngine {
         device: &Arc<dyn Device>,
         tpbs: &[TpbIndex],
         timeout: Option<Duration>,
+        distrust: Arc<Distrust>,
     ) -> Result<Self, DeviceError> {
         Ok(Self {
+            distrust,
             device: Arc::clone(device),
             tpbs: tpbs.to_vec(),
             harvester: Harvester::open(device, tpbs)?,
@@ -222,7 +235,7 @@ impl Engine for ComputeEngine {
     fn quiesce(&mut self) -> Result<(), Cause> {
         for tpb in &self.tpbs {
             self.device.quiesce(*tpb).map_err(|error| Cause {
-                status: device_status(&error),
+                status: error.status(),
                 seq: None,
                 text: error.to_string(),
             })?;
@@ -235,6 +248,10 @@ impl Engine for ComputeEngine {
         run: Run,
         status: Status,
     ) -> (Notifier<Outcome<Execution>>, Outcome<Execution>) {
+        if !status.is_success() {
+            // Relaxed: see `ComputeStage::prepare`.
+            self.distrust.0.store(true, Ordering::Relaxed);
+        }
         let ended = self.ended.take();
         let detail = self.fault.clone().filter(|_| ended.is_none());
         if ended.is_none() {

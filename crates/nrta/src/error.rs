@@ -1,6 +1,6 @@
 //! What can go wrong, from opening a runtime to the end of a request.
 //!
-//! Every variant maps to exactly one NRT status ([`Error::status`], [`ScheduleError::status`]); a request that was
+//! Every error has exactly one NRT status ([`Error::status`], [`ScheduleError::status`]); a request that was
 //! accepted and failed is a [`RequestError`].
 //! Failures hand back what they were given: [`Refused`] the arguments, [`RequestError`] the buffer.
 
@@ -98,7 +98,7 @@ impl Error {
             Self::Closed => Status::CLOSED,
             Self::Model(error) => model_status(error),
             Self::Load(LoadError::Device { source: error, .. }) | Self::Device(error) => {
-                device_status(error)
+                error.status()
             }
             Self::Load(_) => Status::INVALID,
             Self::Unit(_) | Self::Worker { .. } => Status::RESOURCE,
@@ -110,17 +110,6 @@ fn model_status(error: &ModelError) -> Status {
     match error {
         ModelError::UnsupportedVersion { .. } => Status::UNSUPPORTED_NEFF_VERSION,
         _ => Status::INVALID,
-    }
-}
-
-/// The one table from device errors to statuses.
-pub(crate) fn device_status(error: &DeviceError) -> Status {
-    match error {
-        DeviceError::OutOfMemory { .. } | DeviceError::Os { .. } => Status::RESOURCE,
-        DeviceError::BadArgument { .. } => Status::INVALID,
-        DeviceError::DmaAborted { .. } => Status::EXEC_HW_ERR_DMA_ABORT,
-        DeviceError::Busy { .. } => Status::EXEC_NC_BUSY,
-        _ => Status::HW_ERROR,
     }
 }
 
@@ -212,7 +201,7 @@ impl ScheduleError {
 pub struct Refused<A> {
     /// Why.
     pub reason: ScheduleError,
-    /// What was to be scheduled; `None` only when the device may hold it ([`Refusal::Commit`]).
+    /// What was to be scheduled; `None` when the device may hold it ([`Refusal::Commit`]).
     pub args: Option<A>,
 }
 

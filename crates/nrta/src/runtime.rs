@@ -10,7 +10,7 @@
 //! Opening is all or nothing. Closing refuses new requests, waits until every accepted request is complete,
 //! stops the units and joins the workers. Spec `xu.md` section 4, shutdown.
 
-use crate::compute::{ComputeEngine, ComputeStage};
+use crate::compute::{ComputeEngine, ComputeStage, Distrust};
 use crate::error::Error;
 use crate::logical_core::Core;
 use crate::tensor_op::{TransferEngine, TransferStage};
@@ -25,12 +25,15 @@ use xu_device::simulated::{Machine, MachineConfig};
 use xu_device::stage::{SkipConfig, Stager};
 use xu_device::transfer::TransferQueue;
 use xu_device::{Device, map};
+use xu_worker::worker::with_signals_blocked;
 use xu_worker::{PollPolicy, Refusal, Runner, Unit, WorkerThread, completion};
 
 /// Most requests that a tensor-op queue takes (spec `xu.md` section 1).
 const TENSOR_OP_LIMIT: u64 = 65_536;
 /// Most requests that a compute queue can be made to take.
 const MAX_COMPUTE_LIMIT: u64 = 63;
+/// Host memory that a simulated machine gets for each core, bytes.
+const HOST_BYTES_PER_CORE: u64 = 1 << 20;
 /// Most logical cores of a runtime.
 const MAX_CORES: u64 = 256;
 
@@ -136,6 +139,13 @@ impl Builder {
             MAX_COMPUTE_LIMIT,
             "1 to 63",
         )?;
+        if self.exec_timeout == Some(Duration::ZERO) {
+            return Err(Error::Config {
+                what: "exec_timeout",
+                value: 0,
+                allowed: "more than 0, or None for no limit",
+            });
+        }
         let device = match &self.device {
             Some(device) => Arc::clone(device),
             None => self.simulate()?,
@@ -156,10 +166,11 @@ impl Builder {
             workers.push(worker);
         }
         let inner = Inner {
+            workers: Mutex::new(workers),
             cores,
             closed: AtomicBool::new(false),
-            workers: Mutex::new(workers),
             retired: Mutex::new(Vec::new()),
+            outlived_by_device: self.device.is_some(),
             device,
         };
         Ok(Runtime {
@@ -172,13 +183,21 @@ impl Builder {
         // CAST: at most 256, checked by the caller.
         let tpbs = self.cores as u16;
         let hbm_bytes = self.hbm_bytes.unwrap_or(defaults.hbm_bytes);
+        // Rings and bounce buffers of a core need a little over half a mebibyte.
+        let host_bytes = defaults
+            .host_bytes
+            .max(u64::from(self.cores) * HOST_BYTES_PER_CORE);
         let config = MachineConfig {
             tpbs,
             hbm_bytes,
+            host_bytes,
             seed: self.seed,
             ..defaults
         };
-        Ok(Machine::start(config)?)
+        // The machine's threads are as deaf to signals as the workers.
+        let machine = with_signals_blocked(|| Machine::start(config))
+            .map_err(|source| Error::Worker { core: 0, source })?;
+        Ok(machine?)
     }
 
     fn open_core(
@@ -189,11 +208,18 @@ impl Builder {
         // CAST: at most 256 cores.
         let (vnc, tpb) = (core as u8, TpbIndex::new(core as u16));
         let mut runners: Vec<Box<dyn Runner>> = Vec::new();
+        // An earlier opening may have left something running: its records must not complete our requests.
+        device.quiesce(tpb)?;
         let stager = Stager::open(device, &[tpb], self.compute_limit as u32, self.skip_config)?;
-        let engine = ComputeEngine::open(device, &[tpb], self.exec_timeout)?;
+        let distrust = Arc::new(Distrust::default());
+        let engine = ComputeEngine::open(device, &[tpb], self.exec_timeout, Arc::clone(&distrust))?;
         let xu = xu_id(XuType::Compute, 0, vnc)?;
-        let (compute, runner) =
-            Unit::new(xu, self.compute_limit, ComputeStage::new(stager), engine)?;
+        let (compute, runner) = Unit::new(
+            xu,
+            self.compute_limit,
+            ComputeStage::new(stager, distrust),
+            engine,
+        )?;
         runners.push(Box::new(runner));
         let mut transfers = Vec::new();
         for queue in 0..XuType::TensorOp.queues() {
@@ -286,9 +312,9 @@ impl Drop for Runtime {
             let inner = Arc::clone(&self.inner);
             let closer = thread::Builder::new().name("nrta-close".into());
             // Without a thread the runtime stays open until its last handle goes.
-            let _ = closer.spawn(move || inner.close());
+            let _ = closer.spawn(move || close(&inner));
         } else {
-            self.inner.close();
+            close(&self.inner);
         }
     }
 }
@@ -301,14 +327,16 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// What all handles share. The fields drop in this order: units, workers, then what they have left behind,
+/// What all handles share. The fields drop in this order: workers, units, then what they have left behind,
 /// then the device.
 pub(crate) struct Inner {
+    workers: Mutex<Vec<WorkerThread>>,
     cores: Vec<CoreUnits>,
     closed: AtomicBool,
-    workers: Mutex<Vec<WorkerThread>>,
     /// Worker halves of closed units: they keep what a degraded unit's device may still touch.
     retired: Mutex<Vec<Box<dyn Runner>>>,
+    /// Whether the device is the caller's and goes on without us.
+    outlived_by_device: bool,
     device: Arc<dyn Device>,
 }
 
@@ -341,9 +369,12 @@ impl Inner {
         self.workers.lock().iter().any(WorkerThread::is_current)
     }
 
+    /// Refuses new requests, waits for the accepted ones, stops the workers. Only the first call does anything.
     fn close(&self) {
         // PAIRS: with the acquire load in `check_open`.
-        self.closed.store(true, Ordering::Release);
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
         for core in &self.cores {
             core.compute.close();
             core.transfers.iter().for_each(Unit::close);
@@ -354,8 +385,37 @@ impl Inner {
         }
         let workers = core::mem::take(&mut *self.workers.lock());
         for worker in workers {
-            let runners = worker.stop();
+            let mut runners = worker.stop();
+            for runner in &mut runners {
+                // Completes what slipped through the gates of a unit that was given up.
+                runner.step();
+            }
             self.retired.lock().extend(runners);
+        }
+    }
+
+    /// Whether every core has come to rest, so that the memory it was told of may be used again.
+    fn is_quiet(&self) -> bool {
+        self.cores
+            .iter()
+            .all(|core| self.device.quiesce(core.tpb).is_ok())
+    }
+}
+
+/// Closes, and keeps everything that a core which does not come to rest may still touch.
+fn close(inner: &Arc<Inner>) {
+    inner.close();
+    if inner.outlived_by_device && !inner.is_quiet() {
+        // Leaked on purpose: the device goes on, and nobody knows when it will be done with this memory.
+        core::mem::forget(Arc::clone(inner));
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A runtime that was leaked, or could not be closed where it was dropped.
+        if !self.is_worker_thread() {
+            self.close();
         }
     }
 }
@@ -366,7 +426,6 @@ fn stop<S: xu_worker::Stage>(unit: &Unit<S>) {
     let (notifier, stopped) = completion();
     let sent: Result<_, Refusal> = unit.schedule_stop(notifier);
     if sent.is_ok() {
-        // A unit that was given up answers with `Lost`, or keeps the stop until it is dropped.
         unit.drain();
     }
     drop(stopped);

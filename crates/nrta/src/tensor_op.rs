@@ -4,7 +4,7 @@
 //! large transfer does not hold up the other queues of its core.
 //! Spec: `c-api.md` section 6.1, `xu.md` section 4.
 
-use crate::error::{Refused, device_status};
+use crate::error::Refused;
 use crate::logical_core::Core;
 use crate::pending::{Outcome, Pending};
 use crate::tensor::{Storage, Tensor};
@@ -179,12 +179,13 @@ impl TransferEngine {
             let at = transfer
                 .storage
                 .addr(transfer.offset + transfer.moved as u64);
+            // Before the first descriptor: a post that fails half-way may be seen all the same.
+            self.chunk = chunk;
+            self.posted = Instant::now();
             match transfer.direction {
                 Direction::ToDevice => self.queue.begin_write(at, &transfer.buffer[range])?,
                 Direction::ToHost => self.queue.begin_read(at, chunk)?,
             }
-            self.chunk = chunk;
-            self.posted = Instant::now();
         }
         if !self.queue.poll()? {
             return match self.timeout {
@@ -267,11 +268,7 @@ impl TransferError {
     fn status(&self) -> Status {
         match self {
             Self::Timeout { .. } => Status::TIMEOUT,
-            Self::Device(error) => match device_status(error) {
-                // The facade has checked the range: a device that refuses it is not what we think it is.
-                Status::INVALID => Status::HW_ERROR,
-                status => status,
-            },
+            Self::Device(error) => error.status_in_flight(),
         }
     }
 }

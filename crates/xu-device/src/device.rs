@@ -5,7 +5,7 @@
 //! It is deliberately not sealed: tests interpose a device that alters bytes on the way.
 
 use core::fmt;
-use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
+use xu_abi::{DeviceAddr, SemIndex, Status, TpbIndex};
 
 /// What stager, harvester and transfer queues need of a device.
 ///
@@ -239,4 +239,28 @@ pub enum DeviceError {
         /// Why it was refused.
         reason: String,
     },
+}
+
+impl DeviceError {
+    /// The status that this error means to an application: the one table from device errors to statuses.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match self {
+            Self::OutOfMemory { .. } | Self::Os { .. } => Status::RESOURCE,
+            Self::BadArgument { .. } => Status::INVALID,
+            Self::DmaAborted { .. } => Status::EXEC_HW_ERR_DMA_ABORT,
+            Self::Busy { .. } => Status::EXEC_NC_BUSY,
+            Self::BadAddress { .. } | Self::Lost => Status::HW_ERROR,
+        }
+    }
+
+    /// As [`DeviceError::status`], once the device may know of a request. Its arguments were checked before,
+    /// so a device that refuses one is not what we think it is.
+    #[must_use]
+    pub fn status_in_flight(&self) -> Status {
+        match self {
+            Self::BadArgument { .. } => Status::HW_ERROR,
+            _ => self.status(),
+        }
+    }
 }

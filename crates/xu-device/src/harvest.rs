@@ -27,8 +27,13 @@ use xu_abi::{Engine, ErrorRecord, Status, StatusRecord, TpbIndex};
 
 /// Records read per engine and sweep.
 const SWEEP: usize = 16;
-/// Records of each notification ring.
+/// Records of each status ring. An engine posts few per execution, and they are read as they come.
 const NQ_ENTRIES: u32 = 256;
+/// Records of the error ring, which is read at the end of an execution only: five for each of the most
+/// executions that a queue takes, with room for those that are not acknowledged yet.
+const ERROR_NQ_ENTRIES: u32 = 512;
+/// Sweeps that read a whole ring: a device that posts without end must not put its deadline off for ever.
+const OVERDUE_SWEEPS: u32 = NQ_ENTRIES / SWEEP as u32;
 /// First wait after which a collectives barrier is worth a warning; doubles each time.
 const BARRIER_WARNING: Duration = Duration::from_secs(120);
 /// From this generation on, custom records of one engine carry another tag.
@@ -151,6 +156,8 @@ pub struct Harvester {
     cores: Vec<CoreQueues>,
     state: State,
     timeout: Option<Duration>,
+    /// Sweeps since the time limit that found something all the same.
+    overdue_sweeps: u32,
     barrier_warnings: u64,
 }
 
@@ -165,6 +172,8 @@ struct CoreQueues {
     first_start: Option<u64>,
     last_end: Option<u64>,
     outcome: Status,
+    /// The strongest status that ends the unit; another one may outrank it in `outcome`.
+    ending: Option<Status>,
 }
 
 impl Harvester {
@@ -184,6 +193,7 @@ impl Harvester {
             cores,
             state: State::Idle,
             timeout: None,
+            overdue_sweeps: 0,
             barrier_warnings: 0,
         })
     }
@@ -195,8 +205,10 @@ impl Harvester {
             core.first_start = None;
             core.last_end = None;
             core.outcome = Status::SUCCESS;
+            core.ending = None;
         }
         self.timeout = timeout;
+        self.overdue_sweeps = 0;
         self.state = State::WaitBarrier {
             since_ns: now_ns,
             warn_after: BARRIER_WARNING,
@@ -246,9 +258,21 @@ impl Harvester {
         if self.cores.iter().all(CoreQueues::is_complete) {
             return Ok(true);
         }
+        if read == 0 {
+            // The next step may be long in coming.
+            for core in &mut self.cores {
+                core.acknowledge()?;
+            }
+        }
         match self.timeout {
-            Some(limit) if read == 0 && elapsed(since_ns, now_ns) >= limit => {
-                Err(self.timed_out(limit)?)
+            Some(limit) if elapsed(since_ns, now_ns) >= limit => {
+                self.overdue_sweeps += 1;
+                // What was in a ring when time ran out has been read by the last of these sweeps.
+                if read == 0 || self.overdue_sweeps > OVERDUE_SWEEPS {
+                    Err(self.timed_out(limit)?)
+                } else {
+                    Ok(false)
+                }
             }
             _ => Ok(false),
         }
@@ -269,16 +293,18 @@ impl Harvester {
 
     /// A missing END means either a slow device or a lost record: the cause register tells.
     fn timed_out(&self, limit: Duration) -> Result<Fault, Fault> {
-        for core in self.cores.iter().filter(|core| !core.is_complete()) {
-            let tpb = core.tpb;
-            if self.device.overflow_latched(tpb)? {
-                return Ok(Fault::Overflow { tpb });
+        let unfinished = || self.cores.iter().filter(|core| !core.is_complete());
+        for core in unfinished() {
+            if self.device.overflow_latched(core.tpb)? {
+                return Ok(Fault::Overflow { tpb: core.tpb });
             }
+        }
+        for core in unfinished() {
             let pending = |engine: &&Engine| core.engines[engine.index()] != EngineState::Complete;
             let mut engines = Engine::ALL.iter().filter(pending);
             if let Some(&first) = engines.next() {
                 return Ok(Fault::Timeout {
-                    tpb,
+                    tpb: core.tpb,
                     limit,
                     pending: 1 + engines.count(),
                     first,
@@ -288,25 +314,37 @@ impl Harvester {
         Ok(Fault::Device(DeviceError::Lost))
     }
 
+    /// A request queue that has stopped fails every later execution too: that is the unit's end, not this
+    /// execution's alone.
+    fn dead_queue(&self) -> Option<Fault> {
+        self.cores
+            .iter()
+            .find_map(|core| self.device.check_dma(map::model_exec_queue(core.tpb)).err())
+            .map(Fault::Device)
+    }
+
     /// Sweeps the error rings, resolves the cores' statuses and decides whether the unit can go on.
     fn finish(&mut self, fault: Option<Fault>) -> Progress {
         self.state = State::Idle;
         let mut fault = fault;
+        let mut ending: Option<(TpbIndex, Status)> = None;
         let mut report = Report::default();
         for core in &mut self.cores {
-            match core.sweep_errors() {
-                Ok(status) => core.outcome = core.outcome.resolve(status),
-                Err(error) => fault = fault.or(Some(Fault::Device(error))),
+            if let Err(lost) = core.sweep_errors() {
+                fault = fault.or(Some(lost));
             }
             report.status = report.status.resolve(core.outcome);
             report.started_ns = earliest(report.started_ns, core.first_start);
             report.ended_ns = report.ended_ns.max(core.last_end);
-            if ends_the_unit(core.outcome) && fault.is_none() {
-                fault = Some(Fault::Hardware {
-                    tpb: core.tpb,
-                    status: core.outcome,
-                });
+            if let Some(status) = core.ending
+                && ending.is_none_or(|(_, other)| status.priority() > other.priority())
+            {
+                ending = Some((core.tpb, status));
             }
+        }
+        let mut fault = fault.or(ending.map(|(tpb, status)| Fault::Hardware { tpb, status }));
+        if fault.is_none() && !report.status.is_success() {
+            fault = self.dead_queue();
         }
         report.started_ns = report.started_ns.map(|ticks| self.clock.to_host_ns(ticks));
         report.ended_ns = report.ended_ns.map(|ticks| self.clock.to_host_ns(ticks));
@@ -324,16 +362,18 @@ impl Harvester {
 impl CoreQueues {
     fn open(device: &Arc<dyn Device>, tpb: TpbIndex) -> Result<Self, DeviceError> {
         let open = |nq| NqReader::open(device, tpb, nq, NQ_ENTRIES);
+        let errors = NqReader::open(device, tpb, ERROR_NQ, ERROR_NQ_ENTRIES)?;
         let [pe, act, pool, dve, sp] = Engine::ALL.map(|engine| open(engine.status_nq()));
         Ok(Self {
             tpb,
             status: [pe?, act?, pool?, dve?, sp?],
-            errors: open(ERROR_NQ)?,
+            errors,
             held_back: None,
             engines: [EngineState::Complete; 5],
             first_start: None,
             last_end: None,
             outcome: Status::SUCCESS,
+            ending: None,
         })
     }
 
@@ -409,7 +449,7 @@ impl CoreQueues {
             // Without collectives nothing uses their times yet.
             (Subtype::CcStart | Subtype::CcEnd, _) => {}
             (Subtype::Custom, _) => match record.custom() {
-                Custom::OutOfBounds(_) => self.outcome = self.outcome.resolve(Status::EXEC_OOB),
+                Custom::OutOfBounds(_) => self.note(Status::EXEC_OOB),
                 Custom::DebugValue | Custom::TensorDone | Custom::TensorRead => {}
                 Custom::Unknown(_) => {
                     return Err(Fault::Hardware {
@@ -423,26 +463,46 @@ impl CoreQueues {
         Ok(())
     }
 
-    /// Says what the error records of this execution amount to.
+    fn note(&mut self, status: Status) {
+        self.outcome = self.outcome.resolve(status);
+        if ends_the_unit(status) {
+            self.ending = Some(self.ending.map_or(status, |other| other.resolve(status)));
+        }
+    }
+
+    /// Gives back what was read of every ring.
+    fn acknowledge(&mut self) -> Result<(), DeviceError> {
+        for queue in &mut self.status {
+            queue.acknowledge()?;
+        }
+        self.errors.acknowledge()
+    }
+
+    /// Notes what the error records of this execution amount to: at most a ring of them, so that a device that
+    /// never stops reporting does not hold the step.
     ///
     /// Executions of a core do not overlap, so a record later than the last END is the next one's: it is
     /// held back. Without an END everything counts.
-    fn sweep_errors(&mut self) -> Result<Status, DeviceError> {
-        let mut status = Status::SUCCESS;
-        loop {
+    fn sweep_errors(&mut self) -> Result<(), Fault> {
+        for _ in 0..ERROR_NQ_ENTRIES {
             let next = match self.held_back.take() {
                 Some(record) => Some(record),
                 None => self.errors.next_record()?.map(|bytes| decode_error(&bytes)),
             };
             let Some(record) = next else {
-                return Ok(status);
+                break;
             };
             if self.is_complete() && Some(record.device_ts.get()) > self.last_end {
                 self.held_back = Some(record);
-                return Ok(status);
+                break;
             }
-            status = status.resolve(error_status(record.kind()));
+            self.note(error_status(record.kind()));
         }
+        // A lost error record would turn a failure into a success.
+        if self.errors.take_overflow_seen() {
+            return Err(Fault::Overflow { tpb: self.tpb });
+        }
+        Ok(())
     }
 }
 
@@ -490,7 +550,7 @@ fn fault_status(fault: &Fault) -> Status {
         Fault::Overflow { .. } => Status::EXEC_SW_NQ_OVERFLOW,
         Fault::OutOfOrder { .. } | Fault::Unexpected { .. } => Status::FAILURE,
         Fault::Hardware { status, .. } => *status,
-        Fault::Device(_) => Status::HW_ERROR,
+        Fault::Device(error) => error.status_in_flight(),
     }
 }
 

@@ -66,7 +66,9 @@ impl NqReader {
     /// # Errors
     /// As [`Device::load_acquire`], [`Device::read`] and [`Device::acknowledge`].
     pub fn next_record(&mut self) -> Result<Option<[u8; 16]>, DeviceError> {
-        let at = DeviceAddr::new(self.base.get() + u64::from(self.index) * RECORD_SIZE);
+        // A base that the device made up is refused by its read, so overflow only has to stay out of range.
+        let offset = u64::from(self.index) * RECORD_SIZE;
+        let at = DeviceAddr::new(self.base.get().saturating_add(offset));
         let ring_byte = self.device.load_acquire(at)?.to_le_bytes()[RING_BYTE];
         if (ring_byte & ring_bits::PHASE != 0) != self.phase {
             return Ok(None);

@@ -31,13 +31,23 @@ impl DescriptorRing {
     /// Reserves rings for at least `descriptors` outstanding pairs and opens the queue on them.
     ///
     /// # Errors
-    /// As [`Device::allocate`] and [`Device::open_dma_queue`].
+    /// [`DeviceError::BadArgument`] when the count does not fit 32 bits once rounded up; as [`Device::allocate`] and
+    /// [`Device::open_dma_queue`].
     pub fn open(
         device: &Arc<dyn Device>,
         queue: DmaQueue,
         descriptors: u32,
     ) -> Result<Self, DeviceError> {
-        let descriptors = descriptors.max(MIN_DESCRIPTORS).next_multiple_of(GRANULE);
+        let Some(descriptors) = descriptors
+            .max(MIN_DESCRIPTORS)
+            .checked_next_multiple_of(GRANULE)
+        else {
+            return Err(DeviceError::BadArgument {
+                what: "descriptors of a ring",
+                value: u64::from(descriptors),
+                allowed: "at most 4294967280",
+            });
+        };
         let bytes = u64::from(descriptors) * DESCRIPTOR_SIZE;
         let tx = zeroed(device, bytes)?;
         let rx = zeroed(device, bytes)?;

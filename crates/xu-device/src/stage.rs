@@ -126,6 +126,16 @@ impl Stager {
         })
     }
 
+    /// Has the next request load configuration and tables, whatever was loaded before.
+    ///
+    /// Called when an execution did not succeed: what the sequencer has loaded is unknown then.
+    pub fn forget_loaded(&mut self) {
+        for queue in &mut self.queues {
+            queue.loaded_config = None;
+            queue.loaded_tables = None;
+        }
+    }
+
     /// Checks the arguments and builds the request of every core. Nothing is written.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! The worker holds the [`Notifier`], the caller the [`Completion`]; the pair owns one shared cell.
 //! Dropping the completion detaches: the request runs on and its outcome is dropped by the worker.
-//! Dropping the notifier without an outcome completes with [`Lost`], so no caller waits for ever.
+//! Dropping the notifier without an outcome completes with [`Lost::Abandoned`], so no caller waits for ever.
 //! Spec `xu.md` sections 4 (order visible to applications) and 8.4.
 
 use crate::wake::wake;
@@ -15,10 +15,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use xu_abi::Status;
 
-/// The request's worker went away without an outcome.
+/// There is no outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the worker went away without completing the request")]
-pub struct Lost;
+pub enum Lost {
+    /// The request's worker went away without one.
+    #[error("the worker went away without completing the request")]
+    Abandoned,
+    /// It was taken before: a future was polled again after it had resolved.
+    #[error("the outcome of the request was taken before")]
+    Taken,
+}
 
 /// Makes the two ends of one request's way back.
 pub fn completion<T>() -> (Notifier<T>, Completion<T>) {
@@ -94,7 +100,7 @@ impl<T> Notifier<T> {
 impl<T> Drop for Notifier<T> {
     fn drop(&mut self) {
         if let Some(cell) = self.cell.take() {
-            cell.settle(Err(Lost));
+            cell.settle(Err(Lost::Abandoned));
         }
     }
 }
@@ -187,7 +193,7 @@ fn take<T>(state: &mut State<T>) -> Option<Result<T, Lost>> {
             State::Pending(_) | State::Taken => None,
         },
         // A future polled again after it has resolved: the outcome is gone.
-        State::Taken => Some(Err(Lost)),
+        State::Taken => Some(Err(Lost::Taken)),
     }
 }
 

@@ -61,7 +61,7 @@
 //! | [`health`] | healthy, closing, degraded, and why | 4, 2.3 |
 //! | [`completion`](mod@completion) | tell one caller | 4, 8.4 |
 //! | [`engine`] | the two traits of a kind of work | `architecture` seams |
-//! | [`unit`] | gates, locks and order of submission | 4, submit funnel |
+//! | [`mod@unit`] | gates, locks and order of submission | 4, submit funnel |
 //! | [`runner`] | one step of a unit on the worker | 4, step |
 //! | [`room`] | wait for a free slot, or for an empty queue | 4, shutdown |
 //! | [`policy`] | how eagerly a worker looks at the device | 8.1 |

@@ -14,6 +14,7 @@ use crate::completion::Notifier;
 use crate::engine::{Engine, Progress};
 use crate::health::{Cause, Health};
 use crate::unit::{Request, Shared};
+use crate::wake::discard;
 use core::fmt;
 use core::sync::atomic::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -100,7 +101,7 @@ impl<E: Engine> UnitRunner<E> {
             Ok(Progress::Continue) => Look::InFlight,
             Ok(Progress::Done(status)) => Look::Finished(seq, status),
             Ok(Progress::Fatal(cause)) => Look::Fatal(seq, cause),
-            Err(panic) => Look::Fatal(seq, panicked(panic.as_ref())),
+            Err(panic) => Look::Fatal(seq, panicked(panic)),
         })
     }
 
@@ -149,7 +150,7 @@ impl<E: Engine> UnitRunner<E> {
             Err(panic) => {
                 self.shared.health.degrade(Cause {
                     seq: Some(seq),
-                    ..panicked(panic.as_ref())
+                    ..panicked(panic)
                 });
                 Settled::Nothing
             }
@@ -280,12 +281,13 @@ impl<E: Engine> fmt::Debug for UnitRunner<E> {
     }
 }
 
-fn panicked(payload: &(dyn core::any::Any + Send)) -> Cause {
+fn panicked(payload: Box<dyn core::any::Any + Send>) -> Cause {
     let text = payload
         .downcast_ref::<&str>()
         .map(ToString::to_string)
         .or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "without a message".into());
+    discard(payload);
     Cause {
         status: Status::FAILURE,
         seq: None,

@@ -20,6 +20,7 @@ use crate::eventfd::WorkCount;
 use crate::health::{Cause, Health, HealthCell};
 use crate::room::{Room, Ticket};
 use crate::runner::UnitRunner;
+use crate::wake::discard;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll};
@@ -430,8 +431,10 @@ impl<S: Stage> Producer<S> {
     /// A stage that panics half-way has failed half-way.
     fn commit(&mut self, item: &mut S::Item) -> Result<(), StageError> {
         let stage = &mut self.stage;
-        catch_unwind(AssertUnwindSafe(|| stage.commit(item)))
-            .unwrap_or_else(|_| Err(StageError::new(Status::FAILURE, "the stage panicked")))
+        catch_unwind(AssertUnwindSafe(|| stage.commit(item))).unwrap_or_else(|payload| {
+            discard(payload);
+            Err(StageError::new(Status::FAILURE, "the stage panicked"))
+        })
     }
 
     fn gate(&mut self, unit: &Unit<S>) -> Option<Refusal> {

@@ -2,10 +2,18 @@
 //!
 //! Used by completions and rooms, with no lock of ours held. Failure kinds F4 and W7.
 
+use core::any::Any;
 use core::task::Waker;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Wakes. A waker is foreign code: a panic in it is reported by the panic hook and ends there.
 pub(crate) fn wake(waker: Waker) {
-    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        discard(payload);
+    }
+}
+
+/// Forgets what a panic threw. Its destructor is foreign code too, and could panic again.
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    core::mem::forget(payload);
 }

@@ -10,6 +10,7 @@ use crate::eventfd::StopLatch;
 use crate::health::Cause;
 use crate::policy::{FIRST_SLEEP, LONGEST_SLEEP, PollPolicy, SPIN};
 use crate::runner::{Runner, Step};
+use crate::wake::discard;
 use core::fmt;
 use core::time::Duration;
 use nix::errno::Errno;
@@ -60,7 +61,7 @@ impl WorkerThread {
             thread::Builder::new()
                 .name(name.into())
                 .spawn(move || rounds.run())
-        })?;
+        })??;
         Ok(Self {
             stop,
             handle: Some(handle),
@@ -114,12 +115,15 @@ impl fmt::Debug for WorkerThread {
     }
 }
 
-/// Runs `spawn` with every signal blocked in this thread, so that the new thread inherits the mask.
-fn with_signals_blocked<T>(spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+/// Runs `spawn` with every signal blocked in this thread, so that threads which it starts inherit the mask.
+///
+/// # Errors
+/// What the operating system says; masks of one's own thread cannot be refused.
+pub fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> io::Result<T> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let result = spawn();
     before.thread_set_mask()?;
-    result
+    Ok(result)
 }
 
 /// What the operating system says is ready.
@@ -240,7 +244,9 @@ impl Rounds {
         while !self.stop.is_set_within(SERVE_OUT) {
             for unit in &mut self.units {
                 // A unit that was given up completes what it finds.
-                let _ = catch_unwind(AssertUnwindSafe(|| unit.step()));
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| unit.step())) {
+                    discard(payload);
+                }
             }
         }
         self.units
@@ -270,7 +276,8 @@ impl Rounds {
         let unit = &mut self.units[index];
         // Engines are caught where they are called; this catches everything else, so that one unit's fault
         // does not take the others of this thread with it.
-        let step = catch_unwind(AssertUnwindSafe(|| unit.step())).unwrap_or_else(|_| {
+        let step = catch_unwind(AssertUnwindSafe(|| unit.step())).unwrap_or_else(|payload| {
+            discard(payload);
             give_up(unit.as_mut(), "the worker panicked in this unit's step");
             Step::Idle
         });
@@ -322,7 +329,9 @@ fn give_up(unit: &mut dyn Runner, text: &str) {
         seq: None,
         text: text.into(),
     };
-    let _ = catch_unwind(AssertUnwindSafe(|| unit.give_up(cause)));
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| unit.give_up(cause))) {
+        discard(payload);
+    }
 }
 
 /// Spin for a short while, then sleep longer each time.

@@ -270,7 +270,7 @@ fn d8_preparing_fails_clean_and_committing_fails_for_good() {
         (Health::Healthy, 0)
     );
     drop(refused.item);
-    assert_eq!(first.wait(), Err(Lost));
+    assert_eq!(first.wait(), Err(Lost::Abandoned));
 
     bench.controls.lock().unwrap().commit = error("half-way");
     let (notifier, kept) = completion::<u32>();
@@ -283,7 +283,7 @@ fn d8_preparing_fails_clean_and_committing_fails_for_good() {
     );
     assert!(!kept.is_done(), "kept, not freed");
     drop(bench.unit);
-    assert_eq!(kept.wait(), Err(Lost));
+    assert_eq!(kept.wait(), Err(Lost::Abandoned));
 }
 
 #[test]
@@ -340,7 +340,10 @@ fn r5_requests_that_nobody_completed_are_dropped_with_the_unit() {
     let bench = Bench::new(4);
     let pending = [bench.submit(1).unwrap(), bench.submit(2).unwrap()];
     drop(bench);
-    assert_eq!(pending.map(Completion::wait), [Err(Lost), Err(Lost)]);
+    assert_eq!(
+        pending.map(Completion::wait),
+        [Err(Lost::Abandoned), Err(Lost::Abandoned)]
+    );
 }
 
 struct CountingWaker(AtomicUsize);

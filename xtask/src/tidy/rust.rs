@@ -67,9 +67,7 @@ pub(super) fn check(source: &Source<'_>, findings: &mut Vec<Finding>) {
             );
         }
         if in_product && !is_order_file(source.path) {
-            if let Some(ordering) = STRONG_ORDERINGS
-                .iter()
-                .find(|ordering| code.contains(**ordering))
+            if let Some(ordering) = strong_ordering(code)
                 && !source.has_tag_near(index, PAIRS_REACH, "PAIRS:")
             {
                 let message =
@@ -113,7 +111,7 @@ fn is_test_file(path: &str) -> bool {
         .any(|part| part == "tests" || part == "tests.rs")
 }
 
-/// The one file of a crate that names its orderings, and documents each where it is defined.
+/// The one file of a crate that names its orderings; the argument for each is where it is used.
 fn is_order_file(path: &str) -> bool {
     path.ends_with("/order.rs")
 }
@@ -136,6 +134,15 @@ fn declares_module(code: &str, name: &str) -> bool {
 
 fn has_unsafe(code: &str) -> bool {
     code.contains("unsafe {") || code.contains("unsafe impl")
+}
+
+/// Written out, or taken from the crate's order file.
+fn strong_ordering(code: &str) -> Option<&'static str> {
+    STRONG_ORDERINGS
+        .iter()
+        .copied()
+        .find(|ordering| code.contains(ordering))
+        .or_else(|| (code.contains("order::") && code.contains("()")).then_some("order::"))
 }
 
 fn imports_orderings(code: &str) -> bool {
@@ -233,6 +240,13 @@ mod tests {
         assert_eq!(
             found(LIB, "//! x\nuse core::cmp::Ordering::{Less, Greater};\n"),
             []
+        );
+        assert_eq!(
+            found(
+                LIB,
+                "//! x\nuse crate::order;\na.load(order::submitted_load());\n"
+            ),
+            [("pairs", 3)]
         );
         assert_eq!(
             found("crates/xu-ring/src/order.rs", "//! x\nOrdering::Release\n"),

@@ -189,8 +189,7 @@ fn mark_tests(lines: &mut [Line]) {
         'item: while let Some(line) = lines.get_mut(index) {
             line.in_tests = true;
             index += 1;
-            // Brackets of attributes and parameter lists may hold a `;`, but only after a brace or in an array
-            // type, and an item under test that begins with one is rare enough to name it otherwise.
+            // A `;` before any brace ends an item that has no body, such as `use x;`.
             for character in line.code.chars() {
                 match character {
                     '{' => {

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn registers_take_one_aligned_word() {
-        let bus = Bus::new(Memory::new(1, 1 << 20, 1 << 20), 2);
+        let bus = Bus::new(Memory::new(1, 1 << 20, 1 << 20).unwrap(), 2);
         let tpb = TpbIndex::new(1);
         let event = EventIndex::new(255);
         let at = map::event_register(tpb, event);
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn stores_act_on_registers() {
-        let bus = Bus::new(Memory::new(1, 1 << 20, 1 << 20), 1);
+        let bus = Bus::new(Memory::new(1, 1 << 20, 1 << 20).unwrap(), 1);
         let tpb = TpbIndex::new(0);
         let registers = bus.registers(tpb).unwrap();
         for _ in 0..2 {

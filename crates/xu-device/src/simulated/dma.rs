@@ -224,7 +224,8 @@ impl Queue {
         bus.store(to, passing)
     }
 
-    fn abort(&mut self) {
+    /// Stops the queue until it is opened again.
+    pub(super) fn abort(&mut self) {
         if let Some(rings) = self.rings.as_mut() {
             rings.state = State::Aborted;
         }

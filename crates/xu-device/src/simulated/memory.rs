@@ -18,6 +18,8 @@ use crate::map;
 use parking_lot::{Mutex, RwLock};
 use xu_abi::{DeviceAddr, TpbIndex};
 
+/// Blocks are multiples of this, bytes.
+const GRANULE: u64 = 64;
 /// What fresh HBM is filled with.
 const POISON: u8 = 0xA5;
 /// How much of a fresh block is filled.
@@ -48,15 +50,18 @@ impl core::fmt::Debug for Region {
 
 impl Memory {
     /// Memory for `tpbs` cores. The caller has checked that the sizes are within reason.
-    pub(super) fn new(tpbs: u16, hbm_bytes: u64, host_bytes: u64) -> Self {
+    ///
+    /// # Errors
+    /// [`DeviceError::Os`] when this process cannot have that much memory.
+    pub(super) fn new(tpbs: u16, hbm_bytes: u64, host_bytes: u64) -> Result<Self, DeviceError> {
         let hbm = |tpb| {
             let base = map::HBM_STRIDE * u64::from(tpb) + map::HBM_RESERVED;
             Region::new(Place::Hbm(TpbIndex::new(tpb)), base, hbm_bytes)
         };
-        Self {
-            hbm: (0..tpbs).map(hbm).collect(),
-            host: Region::new(Place::Host, map::HOST_BASE, host_bytes),
-        }
+        Ok(Self {
+            hbm: (0..tpbs).map(hbm).collect::<Result<_, _>>()?,
+            host: Region::new(Place::Host, map::HOST_BASE, host_bytes)?,
+        })
     }
 
     /// Reserves a block and fills it: HBM with poison, host memory with zeroes.
@@ -74,10 +79,12 @@ impl Memory {
                 None => return Err(no_such_core(tpb)),
             },
         };
+        // Whole granules, so that aligned blocks leave no slivers between them. What cannot be rounded does not fit.
+        let reserved = bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes);
         let start = region
             .heap
             .lock()
-            .allocate(bytes, align, holder)
+            .allocate(reserved, align, holder)
             .map_err(|refusal| match refusal {
                 Refusal::NoBytes => DeviceError::BadArgument {
                     what: "bytes to allocate",
@@ -177,15 +184,24 @@ impl Memory {
 }
 
 impl Region {
-    fn new(place: Place, base: u64, len: u64) -> Self {
-        Self {
+    fn new(place: Place, base: u64, len: u64) -> Result<Self, DeviceError> {
+        // CAST: the machine's configuration bounds the size.
+        let size = len as usize;
+        // `vec!` gives zeroed pages that cost nothing until they are touched, but ends the process when there
+        // are none to be had: ask first.
+        Vec::<u8>::new()
+            .try_reserve_exact(size)
+            .map_err(|error| DeviceError::Os {
+                what: "memory for the simulated machine",
+                reason: error.to_string(),
+            })?;
+        Ok(Self {
             place,
             base,
             len,
-            // CAST: the machine's configuration bounds the size.
-            bytes: RwLock::new(vec![0; len as usize]),
+            bytes: RwLock::new(vec![0; size]),
             heap: Mutex::new(Heap::new(base, len)),
-        }
+        })
     }
 
     fn offset(&self, raw: u64, bytes: u64) -> Option<usize> {
@@ -214,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_access_lies_inside_one_region() {
-        let memory = Memory::new(2, BYTES, BYTES);
+        let memory = Memory::new(2, BYTES, BYTES).unwrap();
         let regions = [HBM, map::HBM_STRIDE + HBM, map::HOST_BASE];
         for base in regions {
             assert!(memory.check(DeviceAddr::new(base), BYTES).is_ok());
@@ -238,7 +254,7 @@ mod tests {
 
     #[test]
     fn fresh_hbm_is_poisoned_and_fresh_host_memory_is_zero() {
-        let memory = Memory::new(1, BYTES, BYTES);
+        let memory = Memory::new(1, BYTES, BYTES).unwrap();
         for (place, expected) in [
             (Place::Hbm(TpbIndex::new(0)), [POISON; 8]),
             (Place::Host, [0; 8]),
@@ -256,7 +272,7 @@ mod tests {
 
     #[test]
     fn words_are_aligned_and_instructions_are_in_hbm() {
-        let memory = Memory::new(1, BYTES, BYTES);
+        let memory = Memory::new(1, BYTES, BYTES).unwrap();
         let host = DeviceAddr::new(map::HOST_BASE);
         memory.write(host, &[1, 2, 3, 4]).unwrap();
         assert_eq!(memory.load_acquire(host), Ok(0x0403_0201));

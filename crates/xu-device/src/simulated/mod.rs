@@ -155,7 +155,7 @@ impl Machine {
     /// thread cannot be started.
     pub fn start(config: MachineConfig) -> Result<Arc<Self>, DeviceError> {
         config.check()?;
-        let memory = Memory::new(config.tpbs, config.hbm_bytes, config.host_bytes);
+        let memory = Memory::new(config.tpbs, config.hbm_bytes, config.host_bytes)?;
         let tpb = |index| Tpb::new(TpbIndex::new(index));
         let mut machine = Self {
             hardware: Arc::new(Hardware {

@@ -174,7 +174,7 @@ mod tests {
 
     impl Bench {
         fn new(bytes: u64) -> Self {
-            let memory = Memory::new(1, 1 << 20, 1 << 20);
+            let memory = Memory::new(1, 1 << 20, 1 << 20).unwrap();
             let mut queues = NotificationQueues::default();
             let base = queues.open(&memory, 4, bytes).unwrap();
             Self {

@@ -11,7 +11,8 @@
 //!   tail increments   4 bytes -> Tx, 4 bytes -> Rx        then: published tails = descriptors walked
 //! ```
 //!
-//! After an incomplete publish the fresh descriptors up to the larger published tail are passed over and
+//! A stale descriptor where a fresh one belongs stops the queue for good, as it stops the hardware.
+//! After any other incomplete publish the fresh descriptors up to the larger published tail are passed over and
 //! both tails are moved to where the walk stopped, so that the next doorbell is judged by itself.
 
 use super::bus::{Bus, Registers, Side, Target};
@@ -69,7 +70,11 @@ fn walk(
     while !(seen.tx && seen.rx) {
         match queue.step(bus) {
             Step::Moved(moved) => seen.take(tpb, moved),
-            Step::Stale | Step::Stopped => return Err(BadPublish),
+            Step::Stopped => return Err(BadPublish),
+            Step::Stale => {
+                queue.abort();
+                return Err(BadPublish);
+            }
         }
     }
     let walked = queue.walked();

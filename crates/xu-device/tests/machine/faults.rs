@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
 #[test]
-fn an_incomplete_publish_is_an_error_and_the_next_one_is_not() {
+fn an_incomplete_publish_is_an_error_and_one_that_ends_nowhere_stops_the_queue() {
     use Part::{Event, Request, RxTail, TxTail};
     let orders: [&[Part]; 10] = [
         &[],
@@ -26,13 +26,24 @@ fn an_incomplete_publish_is_an_error_and_the_next_one_is_not() {
         &[Request, Request, Event, TxTail, RxTail],
         &[Request, Event, TxTail, TxTail],
     ];
-    let mut client = Client::start(small(1, 2));
-    let request = client.request(&halting());
     for order in orders {
+        let mut client = Client::start(small(1, 2));
+        let request = client.request(&halting());
         client.arm(&request, order);
         client.fire();
         client.harvest().assert_sequencer_error();
-        client.assert_still_works();
+        let queue = map::model_exec_queue(client.tpb);
+        if order.contains(&TxTail) && order.contains(&RxTail) {
+            assert_eq!(client.machine.check_dma(queue), Ok(()));
+            client.assert_still_works();
+        } else {
+            // The walker ran into a stale descriptor.
+            let (tpb, index) = (queue.tpb, queue.index);
+            let aborted = Err(DeviceError::DmaAborted { tpb, index });
+            assert_eq!(client.machine.check_dma(queue), aborted);
+            client.fire();
+            client.harvest().assert_sequencer_error();
+        }
     }
 }
 

@@ -1,0 +1,252 @@
+//! The collectives barrier, the deadline behind it, and when the overflow bit is looked at.
+
+use crate::scripted::Call;
+use crate::support::{
+    Bench, FIRST, LIMIT, SECOND, TICK, assert_done, assert_fatal, custom, of_subtype,
+};
+use core::time::Duration;
+use xu_abi::{Engine, Status, TpbIndex};
+use xu_device::harvest::{Fault, Progress};
+use xu_device::map;
+
+const NANOSECOND: Duration = Duration::from_nanos(1);
+
+fn hold(bench: &Bench, tpb: TpbIndex, value: i32) {
+    bench
+        .scripted
+        .set_semaphore(tpb, map::COLLECTIVES_BARRIER, value);
+}
+
+fn timeout(tpb: TpbIndex, pending: usize, first: Engine) -> Fault {
+    Fault::Timeout {
+        tpb,
+        limit: LIMIT,
+        pending,
+        first,
+    }
+}
+
+#[test]
+fn while_the_barrier_stands_on_any_core_no_record_is_read() {
+    for held in [FIRST, SECOND] {
+        let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+        hold(&bench, held, 1);
+        bench.complete(FIRST, TICK);
+        bench.complete(SECOND, TICK);
+        for _ in 0..3 {
+            assert_eq!(bench.look(), Progress::Continue);
+        }
+        let reads = |call: &Call| matches!(call, Call::Load(_) | Call::Read(..));
+        assert_eq!(bench.scripted.count(reads), 0);
+        hold(&bench, held, 0);
+        assert_done(bench.look(), Status::SUCCESS);
+    }
+}
+
+#[test]
+fn a_barrier_below_zero_is_clear() {
+    let mut bench = Bench::begun();
+    hold(&bench, FIRST, -1);
+    bench.complete(FIRST, TICK);
+    assert_done(bench.look(), Status::SUCCESS);
+}
+
+#[test]
+fn a_barrier_that_stands_warns_at_120_seconds_and_then_at_twice_the_time_and_never_fails() {
+    let mut bench = Bench::open(2, &[FIRST]);
+    let begun = Duration::from_secs(1_000);
+    bench
+        .harvester
+        .begin(begun.as_nanos() as u64, Some(Duration::from_secs(1)));
+    hold(&bench, FIRST, 7);
+    let mut expected = 0;
+    for seconds in [120, 240, 480, 960, 1_920, 3_840] {
+        let threshold = begun + Duration::from_secs(seconds);
+        assert_eq!(bench.step(threshold - NANOSECOND), Progress::Continue);
+        assert_eq!(bench.harvester.barrier_warnings(), expected);
+        assert_eq!(bench.step(threshold), Progress::Continue);
+        expected += 1;
+        assert_eq!(bench.harvester.barrier_warnings(), expected);
+        assert_eq!(bench.step(threshold + NANOSECOND), Progress::Continue);
+        assert_eq!(bench.harvester.barrier_warnings(), expected);
+    }
+    bench.step(Duration::from_nanos(u64::MAX));
+    hold(&bench, FIRST, 0);
+    bench.complete(FIRST, TICK);
+    assert_done(bench.look(), Status::SUCCESS);
+    // The next execution begins with the first threshold again.
+    hold(&bench, FIRST, 1);
+    let warnings = bench.harvester.barrier_warnings();
+    bench.harvester.begin(0, None);
+    bench.step(Duration::from_secs(120) - NANOSECOND);
+    assert_eq!(bench.harvester.barrier_warnings(), warnings);
+    bench.step(Duration::from_secs(120));
+    assert_eq!(bench.harvester.barrier_warnings(), warnings + 1);
+}
+
+#[test]
+fn d6_the_deadline_runs_from_the_step_that_finds_the_barrier_clear() {
+    let mut bench = Bench::begun();
+    hold(&bench, FIRST, 1);
+    let clear = Duration::from_secs(500);
+    assert_eq!(bench.step(clear - NANOSECOND), Progress::Continue);
+    hold(&bench, FIRST, 0);
+    assert_eq!(bench.step(clear), Progress::Continue);
+    // A barrier that comes back is not waited for again.
+    hold(&bench, FIRST, 1);
+    assert_eq!(bench.step(clear + LIMIT - NANOSECOND), Progress::Continue);
+    let fault = timeout(FIRST, 5, Engine::Pe);
+    assert_fatal(bench.step(clear + LIMIT), Status::TIMEOUT, &fault);
+}
+
+#[test]
+fn d6_a_completion_that_is_already_in_a_ring_is_never_a_timeout() {
+    let mut bench = Bench::begun();
+    assert_eq!(bench.look(), Progress::Continue);
+    bench.complete(FIRST, TICK);
+    assert_done(bench.step(LIMIT * 1_000), Status::SUCCESS);
+}
+
+#[test]
+fn d6_a_sweep_that_found_a_record_judges_no_deadline_and_the_empty_one_after_it_does() {
+    for record in [custom(6), of_subtype(7)] {
+        let mut bench = Bench::begun();
+        bench.look();
+        bench.complete_all_but(FIRST, Engine::Dve);
+        bench.start(FIRST, Engine::Dve, TICK);
+        assert_eq!(bench.step(LIMIT * 2), Progress::Continue);
+        bench.post(FIRST, Engine::Dve, record);
+        assert_eq!(bench.step(LIMIT * 3), Progress::Continue);
+        assert_eq!(bench.scripted.probes(), 0);
+        let fault = timeout(FIRST, 1, Engine::Dve);
+        assert_fatal(bench.step(LIMIT * 3), Status::TIMEOUT, &fault);
+    }
+}
+
+#[test]
+fn d6_a_completion_behind_more_records_than_one_sweep_reads_is_not_a_timeout() {
+    let mut bench = Bench::begun();
+    bench.look();
+    bench.complete_all_but(FIRST, Engine::Act);
+    bench.start(FIRST, Engine::Act, TICK);
+    for _ in 0..100 {
+        bench.post(FIRST, Engine::Act, custom(6));
+    }
+    bench.end(FIRST, Engine::Act, TICK);
+    for _ in 0..6 {
+        assert_eq!(bench.step(LIMIT * 9), Progress::Continue);
+    }
+    assert_done(bench.step(LIMIT * 9), Status::SUCCESS);
+}
+
+#[test]
+fn an_execution_without_a_limit_waits_for_ever() {
+    let mut bench = Bench::open(2, &[FIRST]);
+    bench.harvester.begin(0, None);
+    bench.look();
+    assert_eq!(
+        bench.step(Duration::from_nanos(u64::MAX)),
+        Progress::Continue
+    );
+    bench.complete(FIRST, TICK);
+    assert_done(bench.look(), Status::SUCCESS);
+}
+
+#[test]
+fn a_limit_of_zero_is_judged_by_the_first_empty_sweep() {
+    let mut bench = Bench::open(2, &[FIRST]);
+    bench.harvester.begin(0, Some(Duration::ZERO));
+    bench.complete_all_but(FIRST, Engine::Sp);
+    assert_eq!(bench.look(), Progress::Continue);
+    match bench.look() {
+        Progress::Fatal(report, Fault::Timeout { pending: 1, .. }) => {
+            assert_eq!(report.status, Status::TIMEOUT);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn time_that_goes_backwards_is_no_time() {
+    let mut bench = Bench::open(2, &[FIRST]);
+    let late = Duration::from_secs(1_000);
+    bench.harvester.begin(late.as_nanos() as u64, Some(LIMIT));
+    assert_eq!(bench.step(late), Progress::Continue);
+    assert_eq!(bench.look(), Progress::Continue);
+    assert_eq!(bench.step(late + LIMIT - NANOSECOND), Progress::Continue);
+}
+
+#[test]
+fn d3_a_timeout_with_the_overflow_bit_set_is_an_overflow() {
+    let mut bench = Bench::begun();
+    bench.look();
+    bench.scripted.latch_overflow(FIRST);
+    let fault = Fault::Overflow { tpb: FIRST };
+    let progress = bench.step(LIMIT);
+    assert_fatal(progress, Status::EXEC_SW_NQ_OVERFLOW, &fault);
+    assert_eq!(bench.scripted.probes(), 1);
+}
+
+#[test]
+fn d3_the_overflow_of_any_core_that_has_not_ended_explains_a_timeout() {
+    for overflowed in [FIRST, SECOND] {
+        let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+        bench.look();
+        bench.scripted.latch_overflow(overflowed);
+        let fault = Fault::Overflow { tpb: overflowed };
+        let progress = bench.step(LIMIT);
+        assert_fatal(progress, Status::EXEC_SW_NQ_OVERFLOW, &fault);
+    }
+}
+
+#[test]
+fn d3_the_overflow_bit_is_not_looked_at_on_the_happy_path() {
+    let mut bench = Bench::open(2, &[FIRST, SECOND]);
+    bench.scripted.latch_overflow(FIRST);
+    bench.scripted.latch_overflow(SECOND);
+    for execution in 1..50 {
+        bench.harvester.begin(0, Some(LIMIT));
+        bench.look();
+        let end = TICK * execution;
+        bench.complete(FIRST, end);
+        bench.step(LIMIT - NANOSECOND);
+        bench.complete(SECOND, end);
+        assert_done(bench.step(LIMIT * 2), Status::SUCCESS);
+    }
+    assert_eq!(bench.scripted.probes(), 0);
+}
+
+#[test]
+fn the_timeout_names_the_core_that_has_not_ended_and_its_engines() {
+    let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+    bench.complete(FIRST, TICK);
+    bench.complete_all_but(SECOND, Engine::Pool);
+    bench.start(SECOND, Engine::Pool, TICK);
+    bench.look();
+    let fault = timeout(SECOND, 1, Engine::Pool);
+    assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
+}
+
+#[test]
+fn d6_what_comes_after_the_verdict_does_not_change_it() {
+    let mut bench = Bench::begun();
+    bench.look();
+    let fault = timeout(FIRST, 5, Engine::Pe);
+    assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
+    bench.complete(FIRST, TICK);
+    for _ in 0..3 {
+        assert_eq!(bench.step(LIMIT * 5), Progress::Continue);
+    }
+}
+
+#[test]
+fn d5_two_cores_of_which_one_ends_late_are_one_completion() {
+    let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+    bench.complete(FIRST, TICK);
+    let millisecond = Duration::from_millis(1);
+    assert_eq!(bench.step(millisecond), Progress::Continue);
+    assert_eq!(bench.step(millisecond * 499), Progress::Continue);
+    bench.complete(SECOND, TICK * 500);
+    assert_done(bench.step(millisecond * 500), Status::SUCCESS);
+    assert_eq!(bench.step(millisecond * 501), Progress::Continue);
+}

@@ -1,0 +1,297 @@
+//! The error ring: what its records amount to, which execution they belong to, and reads that fail.
+
+use crate::scripted::Call;
+use crate::support::{
+    Bench, FIRST, LIMIT, SECOND, TICK, assert_done, assert_fatal, custom, done, end,
+};
+use xu_abi::record::ErrorKind;
+use xu_abi::{Engine, Status};
+use xu_device::harvest::{Fault, Progress};
+use xu_device::{DeviceError, map};
+
+fn hardware(tpb: xu_abi::TpbIndex, status: Status) -> Fault {
+    Fault::Hardware { tpb, status }
+}
+
+/// A complete execution with error records of `kinds`.
+fn with_errors(kinds: &[ErrorKind]) -> Bench {
+    let bench = Bench::begun();
+    bench.complete(FIRST, TICK);
+    for kind in kinds {
+        bench.post_error(FIRST, *kind, TICK - 1);
+    }
+    bench
+}
+
+#[test]
+fn errors_that_leave_the_unit_usable_have_their_statuses() {
+    use ErrorKind::{EccCorrectable, Numerical, SoftwareSequencer, Transient};
+    let completed = Status::EXEC_COMPLETED_WITH_ERR;
+    let numerical = Status::EXEC_COMPLETED_WITH_NUM_ERR;
+    let cases: [(&[ErrorKind], Status); 7] = [
+        (&[Transient], completed),
+        (&[SoftwareSequencer], completed),
+        (&[Numerical], numerical),
+        (&[EccCorrectable], Status::SUCCESS),
+        (&[Numerical, Transient], completed),
+        (&[Transient, Numerical], completed),
+        (&[EccCorrectable, Numerical, Numerical], numerical),
+    ];
+    for (kinds, status) in cases {
+        assert_done(with_errors(kinds).look(), status);
+    }
+}
+
+#[test]
+fn d4_an_uncorrectable_error_ends_the_unit_whatever_else_was_reported() {
+    use ErrorKind::{EccUncorrectable, Numerical, SoftwareSequencer, Transient};
+    let fault = hardware(FIRST, Status::EXEC_HW_ERR_NC_UE);
+    let cases: [&[ErrorKind]; 5] = [
+        &[EccUncorrectable],
+        &[Numerical, EccUncorrectable],
+        &[EccUncorrectable, Transient],
+        // Of equal rank, and first.
+        &[Transient, EccUncorrectable],
+        &[SoftwareSequencer, EccUncorrectable],
+    ];
+    for kinds in cases {
+        let progress = with_errors(kinds).look();
+        assert_fatal(progress, Status::EXEC_HW_ERR_NC_UE, &fault);
+    }
+}
+
+#[test]
+fn d4_an_uncorrectable_error_ends_the_unit_though_an_access_was_out_of_bounds() {
+    let mut bench = Bench::begun();
+    bench.complete_all_but(FIRST, Engine::Act);
+    bench.start(FIRST, Engine::Act, TICK);
+    bench.post(FIRST, Engine::Act, custom(0));
+    bench.end(FIRST, Engine::Act, TICK);
+    bench.post_error(FIRST, ErrorKind::EccUncorrectable, TICK);
+    let fault = hardware(FIRST, Status::EXEC_HW_ERR_NC_UE);
+    assert_fatal(bench.look(), Status::EXEC_HW_ERR_NC_UE, &fault);
+}
+
+#[test]
+fn d4_an_error_id_without_a_name_is_a_hardware_error_whatever_else_was_reported() {
+    let fault = hardware(FIRST, Status::HW_ERROR);
+    for id in 5..=255 {
+        let unknown = ErrorKind::Unknown(id);
+        for kinds in [
+            [unknown, ErrorKind::EccCorrectable],
+            [ErrorKind::Transient, unknown],
+            [unknown, ErrorKind::Numerical],
+        ] {
+            assert_fatal(with_errors(&kinds).look(), Status::HW_ERROR, &fault);
+        }
+    }
+}
+
+#[test]
+fn errors_alone_complete_nothing_and_are_read_when_the_execution_is_over() {
+    let mut bench = Bench::begun();
+    bench.post_error(FIRST, ErrorKind::EccUncorrectable, TICK);
+    assert_eq!(bench.look(), Progress::Continue);
+    bench.complete(FIRST, TICK + 1);
+    let fault = hardware(FIRST, Status::EXEC_HW_ERR_NC_UE);
+    assert_fatal(bench.look(), Status::EXEC_HW_ERR_NC_UE, &fault);
+}
+
+#[test]
+fn d5_an_error_later_than_the_last_end_belongs_to_the_next_execution() {
+    let mut bench = Bench::begun();
+    bench.complete(FIRST, TICK);
+    bench.post_error(FIRST, ErrorKind::Numerical, TICK);
+    bench.post_error(FIRST, ErrorKind::Transient, TICK + 1);
+    bench.post_error(FIRST, ErrorKind::Numerical, TICK + 2);
+    assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_NUM_ERR);
+    bench.harvester.begin(0, Some(LIMIT));
+    bench.complete(FIRST, TICK + 100);
+    assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_ERR);
+    bench.harvester.begin(0, Some(LIMIT));
+    bench.complete(FIRST, TICK + 200);
+    assert_done(bench.look(), Status::SUCCESS);
+}
+
+#[test]
+fn d5_an_error_is_held_back_over_as_many_executions_as_it_is_ahead() {
+    let mut bench = Bench::open(2, &[FIRST]);
+    bench.post_error(FIRST, ErrorKind::Transient, 5 * TICK);
+    for execution in 1..=6 {
+        bench.harvester.begin(0, Some(LIMIT));
+        bench.complete(FIRST, execution * TICK);
+        let expected = match execution {
+            5 => Status::EXEC_COMPLETED_WITH_ERR,
+            _ => Status::SUCCESS,
+        };
+        assert_done(bench.look(), expected);
+    }
+}
+
+#[test]
+fn d5_an_error_between_the_ends_of_two_engines_belongs_to_the_execution() {
+    let mut bench = Bench::begun();
+    bench.complete_all_but(FIRST, Engine::Pe);
+    bench.start(FIRST, Engine::Pe, TICK);
+    bench.end(FIRST, Engine::Pe, TICK + 1_000);
+    bench.post_error(FIRST, ErrorKind::Transient, TICK + 1_000);
+    assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_ERR);
+}
+
+#[test]
+fn d5_the_errors_of_a_core_are_told_apart_by_its_own_last_end() {
+    let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+    bench.complete(FIRST, TICK);
+    bench.complete(SECOND, TICK + 100);
+    bench.post_error(FIRST, ErrorKind::Transient, TICK + 50);
+    assert_done(bench.look(), Status::SUCCESS);
+}
+
+#[test]
+fn d6_the_verdict_of_a_fault_is_not_renamed_by_the_error_ring() {
+    let mut bench = Bench::begun();
+    bench.look();
+    bench.post_error(FIRST, ErrorKind::EccUncorrectable, u64::MAX);
+    let fault = Fault::Timeout {
+        tpb: FIRST,
+        limit: LIMIT,
+        pending: 5,
+        first: Engine::Pe,
+    };
+    assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
+
+    let mut bench = Bench::begun();
+    bench.post(FIRST, Engine::Pe, end(TICK));
+    bench.post_error(FIRST, ErrorKind::EccUncorrectable, TICK);
+    match bench.look() {
+        Progress::Fatal(report, Fault::OutOfOrder { .. }) => {
+            assert_eq!(report.status, Status::FAILURE);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn two_cores_that_disagree_are_resolved_by_priority_in_either_order() {
+    use ErrorKind::{EccCorrectable, EccUncorrectable, Numerical, Transient, Unknown};
+    let completed = Status::EXEC_COMPLETED_WITH_ERR;
+    let numerical = Status::EXEC_COMPLETED_WITH_NUM_ERR;
+    let uncorrectable = Status::EXEC_HW_ERR_NC_UE;
+    let cases = [
+        (EccCorrectable, Numerical, numerical, false),
+        (Numerical, Transient, completed, false),
+        (EccCorrectable, Transient, completed, false),
+        (EccCorrectable, EccUncorrectable, uncorrectable, true),
+        (Numerical, EccUncorrectable, uncorrectable, true),
+        (Transient, EccUncorrectable, uncorrectable, true),
+        (Unknown(99), EccUncorrectable, uncorrectable, true),
+        (Numerical, Unknown(99), Status::HW_ERROR, true),
+    ];
+    for (weaker, stronger, status, fatal) in cases {
+        for (first, second) in [(weaker, stronger), (stronger, weaker)] {
+            let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+            bench.complete(FIRST, TICK);
+            bench.complete(SECOND, TICK);
+            bench.post_error(FIRST, first, TICK);
+            bench.post_error(SECOND, second, TICK);
+            let progress = bench.look();
+            if fatal {
+                let tpb = if first == stronger { FIRST } else { SECOND };
+                assert_fatal(progress, status, &hardware(tpb, status));
+            } else {
+                assert_done(progress, status);
+            }
+        }
+    }
+}
+
+#[test]
+fn out_of_bounds_on_one_core_and_a_numerical_error_on_the_other_is_out_of_bounds() {
+    for (first, second) in [(FIRST, SECOND), (SECOND, FIRST)] {
+        let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+        bench.complete(second, TICK);
+        bench.post_error(second, ErrorKind::Numerical, TICK);
+        bench.complete_all_but(first, Engine::Sp);
+        bench.start(first, Engine::Sp, TICK);
+        bench.post(first, Engine::Sp, custom(9));
+        bench.end(first, Engine::Sp, TICK);
+        assert_done(bench.look(), Status::EXEC_OOB);
+    }
+}
+
+#[test]
+fn d4_an_error_ring_that_never_ends_does_not_hold_the_step() {
+    let mut bench = with_errors(&[ErrorKind::Transient]);
+    bench
+        .scripted
+        .write_without_end(FIRST, xu_abi::device::ERROR_NQ);
+    for offset in 1..256 {
+        // Without a writer behind them these are not fresh; the endless queue makes them so.
+        let ring = bench.scripted.ring(FIRST, xu_abi::device::ERROR_NQ);
+        let at = ring.checked_add(offset * 16).unwrap();
+        bench.scripted.poke(at, &[0, 0, 0, 0x80]);
+    }
+    bench.scripted.forget();
+    assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_ERR);
+    let reads = bench.scripted.count(|call| matches!(call, Call::Read(..)));
+    assert!(reads <= 10 + 256, "{reads} records read");
+}
+
+#[test]
+fn d4_a_call_that_the_device_refuses_is_fatal_and_a_hardware_error() {
+    let device = Fault::Device(DeviceError::Lost);
+    let refused: [fn(&Call) -> bool; 6] = [
+        |call| matches!(call, Call::ReadSemaphore(_, map::COLLECTIVES_BARRIER)),
+        |call| matches!(call, Call::Load(_)),
+        |call| matches!(call, Call::Read(..)),
+        |call| matches!(call, Call::ProbeOverflow(_)),
+        |call| matches!(call, Call::Acknowledge(..)),
+        // Any call at all.
+        |_| true,
+    ];
+    for fails in refused {
+        let mut bench = Bench::begun();
+        bench.complete_all_but(FIRST, Engine::Pe);
+        bench
+            .scripted
+            .fail(move |call| fails(call).then_some(DeviceError::Lost));
+        let mut progress = bench.look();
+        if progress == Progress::Continue {
+            progress = bench.step(LIMIT);
+        }
+        assert_fatal(progress, Status::HW_ERROR, &device);
+    }
+}
+
+#[test]
+fn d4_a_refused_read_of_the_error_ring_is_fatal_though_every_engine_has_ended() {
+    let mut bench = Bench::begun();
+    bench.complete(FIRST, TICK);
+    let ring = bench.scripted.ring(FIRST, xu_abi::device::ERROR_NQ);
+    bench
+        .scripted
+        .fail(move |call| (*call == Call::Load(ring)).then_some(DeviceError::Lost));
+    match bench.look() {
+        Progress::Fatal(report, Fault::Device(DeviceError::Lost)) => {
+            assert_eq!(report.status, Status::HW_ERROR);
+            assert!(report.ended_ns.is_some());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_report_of_an_execution_with_errors_has_its_times() {
+    let report = done(with_errors(&[ErrorKind::Numerical]).look());
+    assert!(report.started_ns.is_some() && report.ended_ns.is_some());
+}
+
+#[test]
+fn d5_a_hardware_error_is_not_inherited_by_the_next_execution() {
+    let mut bench = with_errors(&[ErrorKind::EccUncorrectable]);
+    let fault = hardware(FIRST, Status::EXEC_HW_ERR_NC_UE);
+    assert_fatal(bench.look(), Status::EXEC_HW_ERR_NC_UE, &fault);
+    bench.harvester.begin(0, Some(LIMIT));
+    bench.complete(FIRST, TICK + 100);
+    assert_done(bench.look(), Status::SUCCESS);
+}

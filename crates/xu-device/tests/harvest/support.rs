@@ -1,0 +1,152 @@
+//! A harvester, its scripted device, and the records that a core posts.
+
+use crate::scripted::{CLOCK, Scripted};
+use core::time::Duration;
+use std::sync::Arc;
+use xu_abi::device::ERROR_NQ;
+use xu_abi::record::{ErrorKind, Subtype};
+use xu_abi::{Engine, ErrorRecord, Status, StatusRecord, TpbIndex};
+use xu_device::harvest::{Fault, Harvester, Progress, Report};
+use zerocopy::little_endian::U16;
+use zerocopy::transmute;
+
+pub(crate) const FIRST: TpbIndex = TpbIndex::new(0);
+pub(crate) const SECOND: TpbIndex = TpbIndex::new(1);
+/// The limit of every execution that has one.
+pub(crate) const LIMIT: Duration = Duration::from_secs(2);
+/// A device time later than the start of the clock.
+pub(crate) const TICK: u64 = 10_000;
+
+/// One or two cores and their harvester.
+pub(crate) struct Bench {
+    pub(crate) scripted: Arc<Scripted>,
+    pub(crate) harvester: Harvester,
+}
+
+impl Bench {
+    /// One core of generation 2 with an execution that has begun at time 0 with [`LIMIT`].
+    pub(crate) fn begun() -> Self {
+        Self::begun_with(2, &[FIRST])
+    }
+
+    pub(crate) fn begun_with(arch: u8, tpbs: &[TpbIndex]) -> Self {
+        let mut bench = Self::open(arch, tpbs);
+        bench.harvester.begin(0, Some(LIMIT));
+        bench
+    }
+
+    pub(crate) fn open(arch: u8, tpbs: &[TpbIndex]) -> Self {
+        let (scripted, device) = Scripted::new(arch);
+        let harvester = Harvester::open(&device, tpbs).unwrap();
+        scripted.forget();
+        Self {
+            scripted,
+            harvester,
+        }
+    }
+
+    pub(crate) fn post(&self, tpb: TpbIndex, engine: Engine, record: StatusRecord) {
+        self.scripted
+            .post(tpb, engine.status_nq(), transmute!(record));
+    }
+
+    pub(crate) fn post_error(&self, tpb: TpbIndex, kind: ErrorKind, at: u64) {
+        let record = ErrorRecord::new(kind, 0, at);
+        self.scripted.post(tpb, ERROR_NQ, transmute!(record));
+    }
+
+    pub(crate) fn start(&self, tpb: TpbIndex, engine: Engine, at: u64) {
+        self.post(tpb, engine, start(at));
+    }
+
+    pub(crate) fn end(&self, tpb: TpbIndex, engine: Engine, at: u64) {
+        self.post(tpb, engine, end(at));
+    }
+
+    /// Both records of every engine but `engine`.
+    pub(crate) fn complete_all_but(&self, tpb: TpbIndex, engine: Engine) {
+        for other in Engine::ALL.into_iter().filter(|other| *other != engine) {
+            self.start(tpb, other, TICK);
+            self.end(tpb, other, TICK + 10);
+        }
+    }
+
+    /// Both records of every engine, the last END at `end`.
+    pub(crate) fn complete(&self, tpb: TpbIndex, end: u64) {
+        for engine in Engine::ALL {
+            self.start(tpb, engine, end - 10);
+            self.end(tpb, engine, end);
+        }
+    }
+
+    pub(crate) fn step(&mut self, now: Duration) -> Progress {
+        self.harvester.step(now.as_nanos() as u64)
+    }
+
+    /// A step at time 0.
+    pub(crate) fn look(&mut self) -> Progress {
+        self.step(Duration::ZERO)
+    }
+
+    /// Steps at time 0 until the execution is over.
+    pub(crate) fn run(&mut self) -> Progress {
+        for _ in 0..1_000 {
+            match self.look() {
+                Progress::Continue => {}
+                over => return over,
+            }
+        }
+        panic!("the execution does not end");
+    }
+}
+
+pub(crate) fn start(at: u64) -> StatusRecord {
+    StatusRecord::new(Subtype::Start, 4, at)
+}
+
+pub(crate) fn end(at: u64) -> StatusRecord {
+    StatusRecord::new(Subtype::End, 4, at)
+}
+
+pub(crate) fn custom(sub_id: u16) -> StatusRecord {
+    StatusRecord {
+        custom_sub_id: U16::new(sub_id),
+        ..StatusRecord::new(Subtype::Custom, 4, TICK)
+    }
+}
+
+pub(crate) fn of_subtype(raw: u16) -> StatusRecord {
+    StatusRecord {
+        subtype: U16::new(raw),
+        ..StatusRecord::new(Subtype::Start, 4, TICK)
+    }
+}
+
+/// Host time of a device time, by the scripted clock: 1.5 ns a tick.
+pub(crate) fn host_ns(ticks: u64) -> u64 {
+    CLOCK.init_ns + (ticks - CLOCK.init_ticks) * 3 / 2
+}
+
+/// The status of an execution that is over and left its unit usable.
+#[track_caller]
+pub(crate) fn done(progress: Progress) -> Report {
+    match progress {
+        Progress::Done(report) => report,
+        other => panic!("not done: {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn assert_done(progress: Progress, status: Status) {
+    assert_eq!(done(progress).status, status);
+}
+
+#[track_caller]
+pub(crate) fn assert_fatal(progress: Progress, status: Status, fault: &Fault) {
+    match progress {
+        Progress::Fatal(report, found) => {
+            assert_eq!((report.status, &found), (status, fault));
+        }
+        other => panic!("not fatal: {other:?}"),
+    }
+}

@@ -1,0 +1,239 @@
+//! The reader of a notification queue against a scripted device: phase, acknowledgement, overflow bits and
+//! rings whose contents are hostile.
+#![allow(clippy::unwrap_used, reason = "functions of tests")]
+
+mod scripted;
+
+use proptest::prelude::*;
+use scripted::{Call, Scripted};
+use std::sync::Arc;
+use xu_abi::TpbIndex;
+use xu_abi::record::{RECORD_SIZE, ring_bits};
+use xu_device::DeviceError;
+use xu_device::nq::NqReader;
+
+const CORE: TpbIndex = TpbIndex::new(1);
+const NQ: u8 = 6;
+
+fn open(entries: u32) -> (Arc<Scripted>, NqReader) {
+    let (scripted, device) = Scripted::new(2);
+    let reader = NqReader::open(&device, CORE, NQ, entries).unwrap();
+    scripted.forget();
+    (scripted, reader)
+}
+
+/// A record that carries `number`, with the tag and no ring bits.
+fn numbered(number: u64) -> [u8; 16] {
+    let mut record = [0; 16];
+    record[3] = NQ;
+    record[8..].copy_from_slice(&number.to_le_bytes());
+    record
+}
+
+fn number(record: [u8; 16]) -> u64 {
+    u64::from_le_bytes(record[8..].try_into().unwrap())
+}
+
+fn acknowledged(scripted: &Scripted) -> Vec<u64> {
+    let heads = scripted.log().into_iter().filter_map(|call| match call {
+        Call::Acknowledge(CORE, NQ, head) => Some(head),
+        _ => None,
+    });
+    heads.collect()
+}
+
+#[test]
+fn d1_phase_flips_at_every_wrap_for_five_laps_at_every_batch_size() {
+    for batch in 1..=7 {
+        let (scripted, mut reader) = open(8);
+        let (mut posted, mut read) = (0, 0);
+        while read < 5 * 8 {
+            for _ in 0..batch {
+                scripted.post(CORE, NQ, numbered(posted));
+                posted += 1;
+            }
+            while let Some(record) = reader.next_record().unwrap() {
+                assert_eq!(number(record), read);
+                read += 1;
+            }
+            assert_eq!(read, posted, "batches of {batch}");
+            reader.acknowledge().unwrap();
+        }
+    }
+}
+
+#[test]
+fn d1_an_empty_ring_holds_nothing_and_a_record_of_the_last_lap_is_not_fresh() {
+    let (scripted, mut reader) = open(4);
+    for lap in 0..3 {
+        assert_eq!(reader.next_record(), Ok(None));
+        for index in 0..4 {
+            scripted.post(CORE, NQ, numbered(4 * lap + index));
+            assert!(reader.next_record().unwrap().is_some());
+            assert_eq!(reader.next_record(), Ok(None));
+        }
+    }
+}
+
+#[test]
+fn d1_a_size_that_is_no_power_of_two_from_four_is_refused_before_the_device_is_asked() {
+    let (scripted, device) = Scripted::new(2);
+    for entries in [0, 1, 2, 3, 5, 6, 7, 12, 255, 257, u32::MAX] {
+        assert_eq!(
+            NqReader::open(&device, CORE, NQ, entries).err(),
+            Some(DeviceError::BadArgument {
+                what: "records of a notification queue",
+                value: u64::from(entries),
+                allowed: "a power of two from 4",
+            })
+        );
+    }
+    assert_eq!(scripted.log(), []);
+    for entries in [4, 8, 256] {
+        NqReader::open(&device, CORE, NQ, entries).unwrap();
+        let opened = Call::OpenNq(CORE, NQ, u64::from(entries) * RECORD_SIZE);
+        assert_eq!(scripted.log(), [opened]);
+        scripted.forget();
+    }
+}
+
+#[test]
+fn d2_validity_is_loaded_before_the_record_is_read() {
+    let (scripted, mut reader) = open(8);
+    let base = scripted.ring(CORE, NQ);
+    assert_eq!(reader.next_record(), Ok(None));
+    assert_eq!(scripted.log(), [Call::Load(base)]);
+    scripted.forget();
+    scripted.post(CORE, NQ, numbered(7));
+    reader.next_record().unwrap().unwrap();
+    assert_eq!(scripted.log(), [Call::Load(base), Call::Read(base, 16)]);
+}
+
+#[test]
+fn d3_space_is_returned_every_quarter_of_the_ring() {
+    let (scripted, mut reader) = open(16);
+    for record in 0..40 {
+        scripted.post(CORE, NQ, numbered(record));
+        reader.next_record().unwrap().unwrap();
+    }
+    let quarters = [4, 8, 12, 0, 4, 8, 12, 0, 4, 8];
+    assert_eq!(
+        acknowledged(&scripted),
+        quarters.map(|index| index * RECORD_SIZE)
+    );
+}
+
+#[test]
+fn d3_space_is_returned_on_demand_once_and_only_when_there_is_some() {
+    let (scripted, mut reader) = open(16);
+    reader.acknowledge().unwrap();
+    assert_eq!(acknowledged(&scripted), []);
+    scripted.post(CORE, NQ, numbered(0));
+    reader.next_record().unwrap().unwrap();
+    reader.acknowledge().unwrap();
+    reader.acknowledge().unwrap();
+    assert_eq!(acknowledged(&scripted), [RECORD_SIZE]);
+    // The quarter counts from the last acknowledgement.
+    for record in 1..5 {
+        scripted.post(CORE, NQ, numbered(record));
+        reader.next_record().unwrap().unwrap();
+    }
+    assert_eq!(acknowledged(&scripted), [RECORD_SIZE, 5 * RECORD_SIZE]);
+}
+
+#[test]
+fn d3_overflow_bits_are_seen_once_and_no_other_bit_is_taken_for_one() {
+    for (bits, expected) in [
+        (ring_bits::RING_OVERFLOW, true),
+        (ring_bits::BUFFER_OVERFLOW, true),
+        (ring_bits::RING_OVERFLOW | ring_bits::BUFFER_OVERFLOW, true),
+        (ring_bits::TAG, false),
+        (0, false),
+    ] {
+        let (scripted, mut reader) = open(8);
+        let mut record = numbered(0);
+        record[3] = bits;
+        scripted.post(CORE, NQ, record);
+        assert!(!reader.take_overflow_seen());
+        reader.next_record().unwrap().unwrap();
+        scripted.post(CORE, NQ, numbered(1));
+        reader.next_record().unwrap().unwrap();
+        assert_eq!(reader.take_overflow_seen(), expected, "{bits:#x}");
+        assert!(!reader.take_overflow_seen());
+    }
+}
+
+#[test]
+fn d3_the_overflow_bit_of_a_record_that_is_not_fresh_does_not_count() {
+    let (scripted, mut reader) = open(8);
+    scripted.poke(
+        scripted.ring(CORE, NQ),
+        &[0, 0, 0, ring_bits::RING_OVERFLOW],
+    );
+    assert_eq!(reader.next_record(), Ok(None));
+    assert!(!reader.take_overflow_seen());
+}
+
+#[test]
+fn d4_a_read_that_fails_is_passed_on() {
+    for fails in [
+        (|call: &Call| matches!(call, Call::Load(_))) as fn(&Call) -> bool,
+        |call| matches!(call, Call::Read(..)),
+        |call| matches!(call, Call::Acknowledge(..)),
+    ] {
+        let (scripted, mut reader) = open(4);
+        scripted.post(CORE, NQ, numbered(0));
+        scripted.fail(move |call| fails(call).then_some(DeviceError::Lost));
+        assert_eq!(reader.next_record(), Err(DeviceError::Lost));
+    }
+}
+
+#[test]
+fn d4_a_ring_that_leaves_the_address_space_is_a_bad_address() {
+    let (scripted, device) = Scripted::new(2);
+    // Room for one record.
+    scripted.place_next_ring(u64::MAX - 15);
+    let mut reader = NqReader::open(&device, CORE, NQ, 4).unwrap();
+    scripted.post(CORE, NQ, numbered(0));
+    reader.next_record().unwrap().unwrap();
+    let refused = reader.next_record();
+    assert!(
+        matches!(refused, Err(DeviceError::BadAddress { .. })),
+        "{refused:?}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever a ring holds, one call looks at one record, inside the ring, and a lap of calls ends.
+    #[test]
+    fn d4_hostile_ring_contents_are_never_read_beyond_what_was_asked(
+        contents in prop::collection::vec(any::<u8>(), 16 * 16),
+        calls in 1usize..100,
+    ) {
+        let (scripted, mut reader) = open(16);
+        let base = scripted.ring(CORE, NQ);
+        scripted.poke(base, &contents);
+        let mut read = 0;
+        for _ in 0..calls {
+            scripted.forget();
+            let record = reader.next_record().unwrap();
+            let at = base.checked_add(read % 16 * RECORD_SIZE).unwrap();
+            let log = scripted.log();
+            prop_assert_eq!(&log[0], &Call::Load(at));
+            match record {
+                None => prop_assert_eq!(log.len(), 1),
+                Some(bytes) => {
+                    prop_assert_eq!(&log[1], &Call::Read(at, 16));
+                    prop_assert!(log[2..].iter().all(|call| matches!(call, Call::Acknowledge(..))));
+                    let start = (read % 16 * RECORD_SIZE) as usize;
+                    prop_assert_eq!(&bytes[..], &contents[start..start + 16]);
+                    read += 1;
+                }
+            }
+        }
+        // No record is fresh on two laps, so without a writer at most the first lap is read.
+        prop_assert!(read <= 16);
+    }
+}

@@ -1,0 +1,208 @@
+//! What a request says: engine addresses, flags, slots, ring ids and indices; and what is refused.
+
+use crate::scripted::{Call, Scripted};
+use crate::support::{Bench, ENTRY_BYTES, FIRST, SECOND, TENSORS, at};
+use std::sync::Arc;
+use xu_abi::{DeviceAddr, Engine, TpbIndex};
+use xu_device::DeviceError;
+use xu_device::program::Program;
+use xu_device::stage::{PrepareError, SkipConfig, Stager};
+
+/// The three flags of the request that lies in `slot`: model switch, configuration, tables.
+fn flags(bench: &Bench, program: &Program, slot: u32) -> [u32; 3] {
+    let request = bench.request(program, slot);
+    [
+        request.do_model_switch.get(),
+        request.reload_seq_config.get(),
+        request.load_act_dve_tables.get(),
+    ]
+}
+
+/// Runs `programs` by index one after the other on one core and returns the flags of each execution.
+fn flags_of(skip: SkipConfig, models: &[(u8, u8)], order: &[usize]) -> Vec<[u32; 3]> {
+    let mut bench = Bench::open(&[FIRST], skip);
+    let programs: Vec<Arc<Program>> = models
+        .iter()
+        .map(|(config, tables)| bench.program(FIRST, 1, *config, *tables))
+        .collect();
+    let run = |index: &usize| {
+        bench.execute(&programs[*index..*index + 1]).unwrap();
+        flags(&bench, &programs[*index], 0)
+    };
+    order.iter().map(run).collect()
+}
+
+#[test]
+fn engine_addresses_are_the_entries_of_the_slot() {
+    let mut bench = Bench::open(&[FIRST, SECOND], SkipConfig::Never);
+    let programs = [FIRST, SECOND].map(|tpb| bench.program(tpb, 3, 1, 1));
+    for slot in 0..3 {
+        bench.execute(&programs).unwrap();
+        for program in &programs {
+            let request = bench.request(program, slot);
+            for engine in Engine::ALL {
+                let entry = program.entry(slot, engine);
+                assert_eq!(request.engine_address(engine), entry);
+                let offset = (u64::from(slot) * 5 + engine.index() as u64) * ENTRY_BYTES;
+                assert_eq!(entry, at(program.entry(0, Engine::Pe), offset));
+                let owner = bench.scripted.peek(entry, 8);
+                assert_eq!(owner, (engine.index() as u64).to_le_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_model_switch_is_set_when_the_previous_execution_ran_another_model() {
+    for skip in [SkipConfig::Never, SkipConfig::WhenEqual] {
+        let flags = flags_of(skip, &[(1, 1), (1, 1)], &[0, 0, 1, 1, 0, 1]);
+        let switches: Vec<u32> = flags.iter().map(|flags| flags[0]).collect();
+        assert_eq!(switches, [1, 0, 1, 0, 1, 1]);
+    }
+}
+
+#[test]
+fn configuration_and_tables_are_loaded_every_time_unless_skipping_is_on() {
+    let flags = flags_of(SkipConfig::Never, &[(1, 1), (2, 2)], &[0, 0, 1, 0]);
+    assert!(flags.iter().all(|flags| flags[1..] == [1, 1]), "{flags:?}");
+}
+
+#[test]
+fn configuration_and_tables_are_skipped_each_by_itself_when_equal_to_what_is_loaded() {
+    let models = [(1, 1), (1, 2), (3, 2), (3, 2)];
+    let flags = flags_of(SkipConfig::WhenEqual, &models, &[0, 0, 1, 2, 3, 0, 2, 2]);
+    let loads: Vec<[u32; 2]> = flags.iter().map(|flags| [flags[1], flags[2]]).collect();
+    let expected = [
+        [1, 1],
+        [0, 0],
+        [0, 1],
+        [1, 0],
+        // Another model with the same contents: a switch, and nothing to load.
+        [0, 0],
+        [1, 1],
+        [1, 1],
+        [0, 0],
+    ];
+    assert_eq!(loads, expected);
+}
+
+#[test]
+fn what_one_core_has_loaded_says_nothing_about_the_other() {
+    let mut bench = Bench::open(&[FIRST, SECOND], SkipConfig::WhenEqual);
+    let load = |tpb, config| bench.program(tpb, 1, config, config);
+    let one = [load(FIRST, 1), load(SECOND, 2)];
+    let two = [load(FIRST, 2), load(SECOND, 2)];
+    bench.execute(&one).unwrap();
+    bench.execute(&two).unwrap();
+    assert_eq!(flags(&bench, &two[0], 0), [1, 1, 1]);
+    assert_eq!(flags(&bench, &two[1], 0), [1, 0, 0]);
+}
+
+#[test]
+fn slots_go_round_and_each_program_counts_its_own() {
+    let mut bench = Bench::open(&[FIRST], SkipConfig::Never);
+    let programs = [3, 2].map(|slots| bench.program(FIRST, slots, 1, 1));
+    let mut pair = 0;
+    for (model, slot) in [0, 0, 1, 0, 1, 0, 1, 0]
+        .into_iter()
+        .zip([0, 1, 0, 2, 1, 0, 0, 1])
+    {
+        bench.execute(&programs[model..=model]).unwrap();
+        let copied = bench.pair(FIRST, pair % 32).0.from;
+        assert_eq!(copied, programs[model].request(slot));
+        let written = Call::Write(
+            bench.table(&programs[model], slot),
+            TENSORS[0].get().to_le_bytes().to_vec(),
+        );
+        assert_eq!(bench.scripted.log()[0], written);
+        pair += 4;
+    }
+}
+
+#[test]
+fn d1_ring_ids_advance_at_every_wrap_for_five_laps() {
+    let mut bench = Bench::open(&[FIRST, SECOND], SkipConfig::Never);
+    let programs = [FIRST, SECOND].map(|tpb| bench.program(tpb, 1, 1, 1));
+    for (lap, ring_id) in [1, 2, 3, 0, 1].into_iter().enumerate() {
+        for execution in 0..8u64 {
+            bench.execute(&programs).unwrap();
+            for tpb in [FIRST, SECOND] {
+                for index in 4 * execution..4 * execution + 4 {
+                    assert_eq!(bench.pair(tpb, index).1, ring_id, "lap {lap}, pair {index}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_cores_have_one_compute_index_that_counts_executions() {
+    let mut bench = Bench::open(&[FIRST, SECOND], SkipConfig::Never);
+    let programs = [FIRST, SECOND].map(|tpb| bench.program(tpb, 2, 1, 1));
+    for expected in 0..10 {
+        assert_eq!(bench.execute(&programs), Ok(expected));
+    }
+}
+
+#[test]
+fn d8_a_wrong_number_of_programs_or_tensors_is_refused_and_nothing_is_written() {
+    let bench = Bench::open(&[FIRST, SECOND], SkipConfig::Never);
+    let programs = [FIRST, SECOND].map(|tpb| bench.program(tpb, 2, 1, 1));
+    for count in [0, 1] {
+        let refused = bench.stager.prepare(&programs[..count], &TENSORS);
+        let expected = PrepareError::Cores {
+            programs: count,
+            cores: 2,
+        };
+        assert_eq!(refused.err(), Some(expected));
+    }
+    for given in [0, 1, 3, 1_000] {
+        let tensors = vec![DeviceAddr::new(64); given];
+        let refused = bench.stager.prepare(&programs, &tensors);
+        let expected = PrepareError::Bindings { given, expected: 2 };
+        assert_eq!(refused.err(), Some(expected));
+    }
+    assert_eq!(bench.scripted.log(), []);
+}
+
+#[test]
+fn a_stager_serves_one_or_two_cores() {
+    let (scripted, device) = Scripted::new(2);
+    for count in [0, 3, 4] {
+        let tpbs: Vec<TpbIndex> = (0..count).map(TpbIndex::new).collect();
+        let refused = Stager::open(&device, &tpbs, 4, SkipConfig::Never);
+        assert_eq!(
+            refused.err(),
+            Some(DeviceError::BadArgument {
+                what: "physical cores of a logical core",
+                value: u64::from(count),
+                allowed: "1 or 2",
+            })
+        );
+    }
+    assert_eq!(scripted.log(), []);
+}
+
+#[test]
+fn d1_the_rings_hold_every_outstanding_execution_and_one_more() {
+    for (depth, descriptors) in [(0, 32), (7, 32), (8, 48), (63, 256), (64, 272)] {
+        let (scripted, device) = Scripted::new(2);
+        Stager::open(&device, &[FIRST], depth, SkipConfig::Never).unwrap();
+        let opened = scripted.log().into_iter().find_map(|call| match call {
+            Call::OpenDma(_, _, _, descriptors) => Some(descriptors),
+            _ => None,
+        });
+        assert_eq!(opened, Some(descriptors), "depth {depth}");
+    }
+}
+
+#[test]
+fn d4_a_depth_that_no_ring_can_hold_is_refused_without_a_panic() {
+    let (scripted, device) = Scripted::new(2);
+    let refused = Stager::open(&device, &[FIRST], u32::MAX, SkipConfig::Never);
+    assert!(
+        matches!(refused, Err(DeviceError::BadArgument { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(scripted.log(), []);
+}
