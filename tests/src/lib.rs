@@ -27,6 +27,7 @@ struct State {
     holding: bool,
     held: VecDeque<(TpbIndex, SemIndex)>,
     fail_doorbells: bool,
+    released: Vec<DeviceAddr>,
 }
 
 impl Meddler {
@@ -66,6 +67,11 @@ impl Meddler {
         }
     }
 
+    /// Where memory has been released so far.
+    pub fn released(&self) -> Vec<DeviceAddr> {
+        self.with(|state| state.released.clone())
+    }
+
     /// From now on every doorbell fails.
     pub fn fail_doorbells(&self) {
         self.with(|state| state.fail_doorbells = true);
@@ -92,6 +98,7 @@ impl Device for Meddler {
     }
 
     fn release(&self, addr: DeviceAddr) -> Result<(), DeviceError> {
+        self.with(|state| state.released.push(addr));
         self.inner.release(addr)
     }
 

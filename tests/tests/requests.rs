@@ -11,6 +11,7 @@ use nrta::{
 };
 use std::sync::Arc;
 use std::time::Duration;
+use xu_abi::DeviceAddr;
 use xu_device::simulated::{Machine, MachineConfig};
 
 /// A runtime whose doorbells a test can hold back.
@@ -393,16 +394,122 @@ fn a_closed_runtime_refuses_everything() {
 fn closing_waits_for_what_is_in_flight() {
     let bench = Bench::new(LONG);
     bench.device.hold_doorbells();
-    let pending: Vec<_> = (0..3).map(|_| bench.execute().unwrap()).collect();
+    // A full queue: a stop that did not wait would find no room.
+    let pending: Vec<_> = (0..8).map(|_| bench.execute().unwrap()).collect();
     let Bench {
-        device, runtime, ..
+        device,
+        runtime,
+        core,
+        ..
     } = bench;
     let closing = std::thread::spawn(move || runtime.close());
+    while core.allocate(1).is_ok() {
+        std::thread::yield_now();
+    }
+    assert!(!closing.is_finished(), "eight executions are in flight");
+    assert_eq!(core.compute().depth(), 8);
     device.release_doorbells();
+    closing.join().unwrap();
     for pending in pending {
+        assert!(pending.is_done());
         pending.wait().unwrap();
     }
-    closing.join().unwrap();
+}
+
+#[test]
+fn f1_what_a_timed_out_execution_may_still_touch_is_not_released() {
+    let bench = Bench::new(Duration::from_millis(30));
+    let bound = Arc::new(std::sync::Mutex::new(Vec::new()));
+    bench.device.alter_writes({
+        let bound = Arc::clone(&bound);
+        // The stager writes the address of each bound tensor.
+        Box::new(move |_, bytes| {
+            if let Ok(addr) = <[u8; 8]>::try_from(bytes.as_slice()) {
+                bound
+                    .lock()
+                    .unwrap()
+                    .push(DeviceAddr::new(u64::from_le_bytes(addr)));
+            }
+        })
+    });
+    bench.device.hold_doorbells();
+    let (first, second) = (bench.execute().unwrap(), bench.execute().unwrap());
+    assert_eq!(first.wait().unwrap_err().status, Status::TIMEOUT);
+    assert!(second.wait().is_err());
+    let Bench {
+        device,
+        runtime,
+        model,
+        input,
+        outputs,
+        ..
+    } = bench;
+    drop((model, input, outputs));
+    let bound = bound.lock().unwrap().clone();
+    assert_eq!(bound.len(), 6, "three tensors, two executions");
+    let released = device.released();
+    assert!(
+        bound.iter().all(|addr| !released.contains(addr)),
+        "{bound:?}, {released:?}"
+    );
+    drop(runtime);
+}
+
+#[test]
+fn d6_a_tensor_move_that_never_arrives_times_out_and_keeps_its_tensor() {
+    let bench = Bench::new(Duration::from_millis(30));
+    // The marker's destination: a 4-byte Rx descriptor. It arrives 64 bytes beside where it is awaited.
+    bench.device.alter_writes(Box::new(|_, bytes| {
+        if bytes.len() == 16 && bytes[..2] == [4, 0] && bytes[4..8] == [0; 4] {
+            bytes[8] ^= 0x40;
+        }
+    }));
+    let moves = bench.core.tensor_op(0).unwrap();
+    let tensor = bench.core.allocate(64).unwrap();
+    let error = moves
+        .write(&tensor, 0, vec![1; 64])
+        .unwrap()
+        .wait()
+        .unwrap_err();
+    assert_eq!(error.status, Status::TIMEOUT);
+    assert_eq!(error.value, Some(vec![1; 64]), "the buffer comes back");
+    assert_eq!(moves.health(), Health::Degraded);
+    let before = bench.device.released().len();
+    drop(tensor);
+    assert_eq!(
+        bench.device.released().len(),
+        before,
+        "the device may still write it"
+    );
+}
+
+#[test]
+fn a_request_queue_that_has_stopped_is_the_end_of_its_unit() {
+    let bench = Bench::new(LONG);
+    // The ring id of the request copy is that of another lap.
+    let mut spoilt = false;
+    bench.device.alter_writes(Box::new(move |_, bytes| {
+        if !spoilt && bytes.len() == 16 && bytes[..2] == [52, 0] {
+            bytes[3] ^= 1;
+            spoilt = true;
+        }
+    }));
+    let error = bench.execute().unwrap().wait().unwrap_err();
+    assert_eq!(error.status, Status::EXEC_HW_ERR_DMA_ABORT);
+    assert_eq!(bench.core.compute().health(), Health::Degraded);
+}
+
+#[test]
+fn every_documented_number_of_cores_opens() {
+    let runtime = Runtime::builder()
+        .cores(256)
+        .simulated_hbm_bytes(1 << 20)
+        .open()
+        .unwrap();
+    let core = runtime.core(255).unwrap();
+    let (moves, tensor) = (core.tensor_op(1).unwrap(), core.allocate(8).unwrap());
+    moves.write(&tensor, 0, vec![1; 8]).unwrap().wait().unwrap();
+    assert_eq!(moves.last_completed().xu().vnc(), 255);
 }
 
 #[test]
@@ -493,7 +600,9 @@ fn f7_a_waker_may_drop_the_runtime() {
         device,
         runtime,
         core,
-        ..
+        model,
+        input,
+        outputs,
     } = bench;
     let (sender, receiver) = std::sync::mpsc::channel();
     when_woken(&mut first, move || {
@@ -503,8 +612,55 @@ fn f7_a_waker_may_drop_the_runtime() {
     device.release_doorbells();
     receiver.recv().unwrap();
     second.wait().unwrap();
-    // Closing goes on elsewhere; it begins with the gates.
-    while core.allocate(1).is_ok() {
+    first.wait().unwrap();
+    // Closing goes on elsewhere, and ends: nothing holds the device then but this test.
+    drop((core, model, input, outputs));
+    while Arc::strong_count(&device) > 1 {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn d7_a_core_that_does_not_come_to_rest_keeps_its_memory_and_does_not_open_again() {
+    let device = Meddler::new(Machine::start(MachineConfig::default()).unwrap());
+    let open = || {
+        Runtime::builder()
+            .device(Arc::clone(&device) as Arc<dyn nrta::Device>)
+            .exec_timeout(Some(Duration::from_millis(30)))
+            .open()
+    };
+    // PE waits for a semaphore that nobody raises.
+    device.alter_writes(Box::new(|_, bytes| {
+        let [opcode, engine, ..] = bytes[..] else {
+            return;
+        };
+        if bytes.len() > 128 && bytes.len().is_multiple_of(64) && (opcode, engine) == (3, 0) {
+            bytes[3] ^= 0x40;
+        }
+    }));
+    let runtime = open().unwrap();
+    let core = runtime.core(0).unwrap();
+    let model = core
+        .load(&Model::open(format!("{DIGITS}/model.xum")).unwrap(), 1)
+        .unwrap();
+    let input = model.allocate_input(0).unwrap();
+    let outputs = [
+        model.allocate_output(0).unwrap(),
+        model.allocate_output(1).unwrap(),
+    ];
+    let run = core
+        .compute()
+        .execute(&model, &[&input], &[&outputs[0], &outputs[1]])
+        .unwrap();
+    assert_eq!(run.wait().unwrap_err().status, Status::TIMEOUT);
+    drop((model, input, outputs, core));
+    let before = device.released().len();
+    drop(runtime);
+    assert_eq!(
+        device.released().len(),
+        before,
+        "the core may go on at any time"
+    );
+    let error = open().unwrap_err();
+    assert_eq!(error.status(), Status::EXEC_NC_BUSY, "{error}");
 }

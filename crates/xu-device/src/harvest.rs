@@ -106,7 +106,7 @@ pub enum Fault {
     },
     /// A record that means nothing on a status ring.
     #[error(
-        "core {tpb} {engine}: unexpected record {subtype:?}, sub-id {sub_id}, debug hint {hint}"
+        "core {tpb} {engine}: unexpected record {subtype:?}, sub-id {sub_id}, debug hint {hint}, tag {tag}"
     )]
     Unexpected {
         /// The core.
@@ -119,6 +119,8 @@ pub enum Fault {
         sub_id: u16,
         /// Its debug hint.
         hint: u8,
+        /// Its queue tag.
+        tag: u8,
     },
     /// The hardware reported an error that ends the unit.
     #[error("core {tpb} reported {status}")]
@@ -412,7 +414,6 @@ impl CoreQueues {
         record: &StatusRecord,
     ) -> Result<(), Fault> {
         let tpb = self.tpb;
-        let record = retagged(*record, arch, engine);
         let subtype = record.subtype();
         let unexpected = Fault::Unexpected {
             tpb,
@@ -420,6 +421,7 @@ impl CoreQueues {
             subtype,
             sub_id: record.custom_sub_id.get(),
             hint: record.debug_hint(),
+            tag: effective_tag(record, arch, engine),
         };
         if record.debug_hint() > 1 {
             return Err(unexpected);
@@ -514,12 +516,14 @@ fn decode_error(bytes: &[u8; 16]) -> ErrorRecord {
     zerocopy::transmute!(*bytes)
 }
 
-fn retagged(mut record: StatusRecord, arch: u8, engine: Engine) -> StatusRecord {
+/// The tag by which a record is decoded: on later generations one engine's custom records carry another.
+fn effective_tag(record: &StatusRecord, arch: u8, engine: Engine) -> u8 {
     let custom = record.subtype() == Subtype::Custom;
     if arch >= RETAGGING_ARCH && engine == map::RETAGGED_ENGINE && custom {
-        record.ring_and_tag = map::RETAGGED_NQ_ID;
+        map::RETAGGED_NQ_ID
+    } else {
+        record.nq_id_tag()
     }
-    record
 }
 
 fn error_status(kind: ErrorKind) -> Status {

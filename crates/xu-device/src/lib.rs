@@ -1,8 +1,8 @@
 //! The device under the execution-unit lane: what is written to it, what it answers, and a machine
 //! that does both without hardware.
 //!
-//! Called by the engines of `nrta` on behalf of the submitting thread ([`stage`], [`transfer`]) and of the
-//! worker thread ([`harvest`]).
+//! Called by the engines of `nrta`: [`stage`] on the submitting thread, [`harvest`] and [`transfer`] on the worker
+//! thread.
 //! Stager, transfer queues and harvester stand above the [`Device`] trait and see only addresses, descriptors,
 //! semaphores and records, so every backend shares them; [`simulated`] consumes exactly the bytes that
 //! they write.
@@ -23,9 +23,9 @@
 //!
 //! ```text
 //!  submitting thread                              worker thread
-//!  stage::HwQueue  ── request, descriptors ──┐   ┌── harvest::Harvest ── START/END records
-//!  transfer::TransferQueue ── descriptors ───┤   ├── nq::NqReader
-//!                                            v   │
+//!  stage::Stager ── request, descriptors ────┐   ┌── harvest::Harvester, over nq::NqReader
+//!                                            │   ├── transfer::TransferQueue
+//!                                            v   v
 //!                                    Device (trait)
 //!                                            │
 //!              simulated::Machine: memory, DMA walkers, sequencer, five engines, NQ writer

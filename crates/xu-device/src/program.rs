@@ -3,7 +3,7 @@
 //! Made by the model loader, read by the stager.
 //! Everything that an execution needs is reserved here, once: per outstanding execution (a *slot*) one
 //! request buffer, one table of bound tensors, and one entry block per engine that binds this table and
-//! jumps to the shared body. A submit therefore allocates nothing.
+//! jumps to the shared body. A submit therefore allocates no device memory.
 //!
 //! ```text
 //!   slot 0: request buffer | binding table | PE entry, ACT entry, ...  --+

@@ -5,9 +5,11 @@ use crate::support::{
     Bench, FIRST, LIMIT, SECOND, TICK, assert_done, assert_fatal, custom, of_subtype,
 };
 use core::time::Duration;
+use xu_abi::record::{RECORD_SIZE, ring_bits};
 use xu_abi::{Engine, Status, TpbIndex};
 use xu_device::harvest::{Fault, Progress};
 use xu_device::map;
+use zerocopy::IntoBytes;
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
@@ -249,4 +251,27 @@ fn d5_two_cores_of_which_one_ends_late_are_one_completion() {
     bench.complete(SECOND, TICK * 500);
     assert_done(bench.step(millisecond * 500), Status::SUCCESS);
     assert_eq!(bench.step(millisecond * 501), Progress::Continue);
+}
+
+#[test]
+fn d6_a_device_that_posts_without_end_puts_its_deadline_off_by_one_ring_of_records() {
+    let mut bench = Bench::begun();
+    bench.complete_all_but(FIRST, Engine::Pe);
+    bench.start(FIRST, Engine::Pe, TICK);
+    assert_eq!(bench.look(), Progress::Continue);
+    // Every record of the ring is fresh whenever it is reached; the one that was read is so on the next lap.
+    let nq = Engine::Pe.status_nq();
+    let ring = bench.scripted.ring(FIRST, nq);
+    for index in 0..256 {
+        let mut record = custom(6);
+        record.ring_and_tag = if index == 0 { 0 } else { ring_bits::PHASE };
+        let at = ring.checked_add(index * RECORD_SIZE).unwrap();
+        bench.scripted.poke(at, record.as_bytes());
+    }
+    bench.scripted.write_without_end(FIRST, nq);
+    for _ in 0..16 {
+        assert_eq!(bench.step(LIMIT), Progress::Continue);
+    }
+    let fault = timeout(FIRST, 1, Engine::Pe);
+    assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
 }

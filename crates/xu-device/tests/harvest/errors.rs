@@ -225,7 +225,7 @@ fn d4_an_error_ring_that_never_ends_does_not_hold_the_step() {
     bench
         .scripted
         .write_without_end(FIRST, xu_abi::device::ERROR_NQ);
-    for offset in 1..256 {
+    for offset in 1..512 {
         // Without a writer behind them these are not fresh; the endless queue makes them so.
         let ring = bench.scripted.ring(FIRST, xu_abi::device::ERROR_NQ);
         let at = ring.checked_add(offset * 16).unwrap();
@@ -234,7 +234,7 @@ fn d4_an_error_ring_that_never_ends_does_not_hold_the_step() {
     bench.scripted.forget();
     assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_ERR);
     let reads = bench.scripted.count(|call| matches!(call, Call::Read(..)));
-    assert!(reads <= 10 + 256, "{reads} records read");
+    assert!(reads <= 10 + 512, "{reads} records read");
 }
 
 #[test]
@@ -294,4 +294,45 @@ fn d5_a_hardware_error_is_not_inherited_by_the_next_execution() {
     bench.harvester.begin(0, Some(LIMIT));
     bench.complete(FIRST, TICK + 100);
     assert_done(bench.look(), Status::SUCCESS);
+}
+
+#[test]
+fn d3_an_overflow_bit_on_the_error_ring_ends_the_unit() {
+    let mut bench = Bench::begun();
+    bench.complete(FIRST, TICK);
+    let mut record = xu_abi::ErrorRecord::new(ErrorKind::EccCorrectable, 0, TICK);
+    record.ring_and_tag = xu_abi::record::ring_bits::RING_OVERFLOW;
+    let bytes = zerocopy::transmute!(record);
+    bench.scripted.post(FIRST, xu_abi::device::ERROR_NQ, bytes);
+    let fault = Fault::Overflow { tpb: FIRST };
+    assert_fatal(bench.look(), Status::EXEC_SW_NQ_OVERFLOW, &fault);
+}
+
+#[test]
+fn d4_a_failed_execution_whose_request_queue_has_stopped_ends_the_unit() {
+    let stopped = DeviceError::DmaAborted {
+        tpb: FIRST,
+        index: map::MODEL_EXEC_QUEUE,
+    };
+    for (kind, fatal) in [
+        (ErrorKind::SoftwareSequencer, true),
+        (ErrorKind::EccCorrectable, false),
+    ] {
+        let mut bench = with_errors(&[kind]);
+        let error = stopped.clone();
+        bench.scripted.fail(move |call| match call {
+            Call::CheckDma(queue) if *queue == map::model_exec_queue(FIRST) => Some(error.clone()),
+            _ => None,
+        });
+        match bench.look() {
+            Progress::Fatal(_, fault) => {
+                assert!(fatal);
+                assert_eq!(fault, Fault::Device(stopped.clone()));
+            }
+            other => {
+                assert!(!fatal, "{other:?}");
+                assert_done(other, Status::SUCCESS);
+            }
+        }
+    }
 }

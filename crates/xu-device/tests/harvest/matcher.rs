@@ -6,6 +6,7 @@ use crate::support::{
 use xu_abi::record::Subtype;
 use xu_abi::{Engine, Status, StatusRecord};
 use xu_device::harvest::{Fault, Progress};
+use xu_device::map::{RETAGGED_ENGINE, RETAGGED_NQ_ID};
 
 /// The states of an engine, reached by the records that lead there.
 const START_PENDING: &[fn(u64) -> StatusRecord] = &[];
@@ -197,6 +198,7 @@ fn d4_a_subtype_that_has_no_row_is_a_fault_in_any_state() {
                     subtype: Subtype::Unexpected(raw),
                     sub_id: 0,
                     hint: 0,
+                    tag: of_subtype(raw).nq_id_tag(),
                 };
                 assert_fatal(bench.look(), Status::FAILURE, &fault);
                 assert_eq!(bench.scripted.probes(), 0);
@@ -220,9 +222,33 @@ fn d4_a_debug_hint_above_one_is_a_fault_whatever_the_record_says() {
                 subtype: record.subtype(),
                 sub_id: 0,
                 hint,
+                tag: record.nq_id_tag(),
             };
             assert_fatal(bench.look(), Status::FAILURE, &fault);
         }
+    }
+}
+
+#[test]
+fn custom_records_of_one_engine_are_retagged_from_v3_on() {
+    for (arch, engine, tag) in [
+        (2, RETAGGED_ENGINE, custom(0).nq_id_tag()),
+        (3, RETAGGED_ENGINE, RETAGGED_NQ_ID),
+        (4, RETAGGED_ENGINE, RETAGGED_NQ_ID),
+        (3, Engine::Act, custom(0).nq_id_tag()),
+    ] {
+        let mut record = custom(0);
+        record.hint_and_line_hi = 0x20;
+        let mut bench = bench(arch, engine, START_PENDING, record);
+        let fault = Fault::Unexpected {
+            tpb: FIRST,
+            engine,
+            subtype: record.subtype(),
+            sub_id: 0,
+            hint: 2,
+            tag,
+        };
+        assert_fatal(bench.look(), Status::FAILURE, &fault);
     }
 }
 
