@@ -122,7 +122,11 @@ impl<'a> Shared<'a> {
             images: 0,
             requests: 0,
             measured: Measured::default(),
-            progress: Progress::new(total, !args.json && !args.quiet),
+            progress: if args.json || args.quiet {
+                Progress::hidden(total)
+            } else {
+                Progress::on_terminal(total)
+            },
         };
         Self {
             dataset,

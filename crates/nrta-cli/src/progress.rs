@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const WIDTH: usize = 32;
 const INTERVAL: Duration = Duration::from_millis(80);
 
-/// Shows nothing unless standard error is a terminal.
+/// How far a run has come.
 #[derive(Debug)]
 pub(crate) struct Progress {
     total: u64,
@@ -17,14 +17,22 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(total: u64, wanted: bool) -> Self {
-        let visible = wanted && stderr().is_terminal();
+    /// A bar that shows if standard error is a terminal.
+    pub(crate) fn on_terminal(total: u64) -> Self {
+        Self {
+            visible: stderr().is_terminal(),
+            ..Self::hidden(total)
+        }
+    }
+
+    /// A bar that never shows.
+    pub(crate) fn hidden(total: u64) -> Self {
         Self {
             total,
             done: 0,
             started: Instant::now(),
             drawn: None,
-            visible,
+            visible: false,
         }
     }
 

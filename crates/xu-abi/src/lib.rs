@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | [`id`] | [`XuId`], [`SeqId`], [`Cursor`] | `xu.md` section 1 |
 //! | [`queue`] | ring header and slot | 2.1, 2.2 |
-//! | [`unit`] | unit, table entry and worker of the original | 2.3 to 2.5 |
+//! | [`mod@unit`] | unit, table entry and worker of the original | 2.3 to 2.5 |
 //! | [`work_item`] | work item and response area | 2.6, 2.7 |
 //! | [`request`] | execution request and its trailer | 2.8 |
 //! | [`record`] | notification records | 2.9 |

@@ -440,16 +440,8 @@ impl<S: Stage> Producer<S> {
     fn gate(&mut self, unit: &Unit<S>) -> Option<Refusal> {
         let xu = unit.xu;
         let health = unit.health();
-        if health == Health::Degraded {
-            let unknown = || Cause {
-                status: Status::FAILURE,
-                seq: None,
-                text: String::new(),
-            };
-            return Some(Refusal::Degraded {
-                xu,
-                cause: unit.cause().unwrap_or_else(unknown),
-            });
+        if let Some(cause) = unit.cause().filter(|_| health == Health::Degraded) {
+            return Some(Refusal::Degraded { xu, cause });
         }
         if self.ring.depth() >= unit.limit {
             return Some(Refusal::QueueFull {

@@ -179,13 +179,17 @@ impl Poller {
         Ok(ready)
     }
 
-    /// Lets a unit's descriptor wake this thread, or not.
-    fn arm(&self, index: usize, unit: &dyn Runner, armed: bool) -> Result<(), Errno> {
-        let flags = if armed {
-            EpollFlags::EPOLLIN
-        } else {
-            EpollFlags::empty()
-        };
+    /// Lets a unit's descriptor wake this thread.
+    fn arm(&self, index: usize, unit: &dyn Runner) -> Result<(), Errno> {
+        self.watch(index, unit, EpollFlags::EPOLLIN)
+    }
+
+    /// Keeps a unit's descriptor from waking this thread.
+    fn disarm(&self, index: usize, unit: &dyn Runner) -> Result<(), Errno> {
+        self.watch(index, unit, EpollFlags::empty())
+    }
+
+    fn watch(&self, index: usize, unit: &dyn Runner, flags: EpollFlags) -> Result<(), Errno> {
         self.epoll
             .modify(unit.work(), &mut EpollEvent::new(flags, index as u64))
     }
@@ -292,7 +296,7 @@ impl Rounds {
                 self.in_flight &= !bit;
                 if self.disarmed & bit != 0 {
                     self.disarmed &= !bit;
-                    self.poller.arm(index, self.units[index].as_ref(), true)?;
+                    self.poller.arm(index, self.units[index].as_ref())?;
                 }
             }
         }
@@ -315,7 +319,7 @@ impl Rounds {
             let bit = 1 << index;
             if self.in_flight & !self.disarmed & bit != 0 {
                 self.disarmed |= bit;
-                self.poller.arm(index, self.units[index].as_ref(), false)?;
+                self.poller.disarm(index, self.units[index].as_ref())?;
             }
         }
         Ok(Some(sleep))
