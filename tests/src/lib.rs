@@ -191,7 +191,7 @@ impl Device for Meddler {
 /// Where the digits example lies.
 pub const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits");
 
-/// The README's example compiles and runs.
+/// The README's example compiles; the same lines run in the documentation of `nrta`.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
