@@ -191,7 +191,9 @@ impl Device for Meddler {
 /// Where the digits example lies.
 pub const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits");
 
-/// The README's example compiles; the same lines run in the documentation of `nrta`.
+/// The examples of the README and of the container's page compile; the README's lines run in the documentation of
+/// `nrta`.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
-struct Readme;
+#[doc = include_str!("../../docs/model-container.md")]
+struct Pages;

@@ -152,9 +152,12 @@ fn a_full_queue_is_an_ordinary_answer_that_changes_nothing() {
         assert_eq!(refused.reason.status(), Status::QUEUE_FULL);
         assert_eq!(compute.depth(), 8);
     }
+    assert_eq!(bench.execute().unwrap_err().into_retry().ok(), Some(()));
     bench.device.release_doorbells();
-    block_on(compute.room());
-    let next = bench.execute().unwrap();
+    let [scores, label] = &bench.outputs;
+    let (inputs, outputs) = ([&bench.input], [scores, label]);
+    let waiting = compute.execute_when_room(&bench.model, &inputs, &outputs);
+    let next = block_on(waiting).unwrap();
     assert_eq!(
         next.seq().cursor().get(),
         9,
@@ -385,7 +388,12 @@ fn a_closed_runtime_refuses_everything() {
     runtime.close();
     let refused = moves.write(&tensor, 0, vec![1; 4]).unwrap_err();
     assert_eq!(refused.reason.status(), Status::CLOSED);
-    assert_eq!(refused.args, Some(vec![1; 4]));
+    assert!(
+        refused.into_retry().is_err(),
+        "scheduling again would not help"
+    );
+    let waiting = moves.read_when_room(&tensor, 0, vec![1; 4]);
+    assert_eq!(block_on(waiting).unwrap_err().args, Some(vec![1; 4]));
     assert_eq!(core.allocate(4).unwrap_err().status(), Status::CLOSED);
     block_on(moves.room());
 }
@@ -508,7 +516,8 @@ fn every_documented_number_of_cores_opens() {
         .unwrap();
     let core = runtime.core(255).unwrap();
     let (moves, tensor) = (core.tensor_op(1).unwrap(), core.allocate(8).unwrap());
-    moves.write(&tensor, 0, vec![1; 8]).unwrap().wait().unwrap();
+    let writing = moves.write_when_room(&tensor, 0, vec![1; 8]);
+    block_on(writing).unwrap().wait().unwrap();
     assert_eq!(moves.last_completed().xu().vnc(), 255);
 }
 

@@ -10,11 +10,13 @@ Run a model over the simulated execution-unit lane.
 
 usage: nrta run DIR [options]
 
-DIR holds model.xum, heldout.xud and, optionally, expected.json.
+DIR holds model.xum, heldout.xud and, optionally, expected.json. The model takes one
+u8 input of the size of an image and gives, among others, one u32 label.
 
 options:
   --cores N      logical cores to use, 1 to 256 (default 2)
-  --depth N      batches in flight per core, 1 to 4096 (default 8)
+  --depth N      batches in flight per core, 1 to 4096 (default 8); the compute queue
+                 takes 8 executions, so more shows how a full queue is handled
   --batch N      images per request, 1 to 4096 (default 16)
   --repeat N     passes over the images, 1 to 1000000 (default 100)
   --policy P     adaptive, reference or busy (default adaptive)

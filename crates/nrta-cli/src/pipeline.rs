@@ -285,21 +285,15 @@ impl Lane {
     }
 }
 
-/// Counts a full queue and waits for room; any other refusal ends the run.
+/// Counts a full queue and waits for room; any other refusal ends the run. (Who does not count uses
+/// `write_when_room` and its like.)
 async fn wait_for_room<A: 'static>(
     shared: &Shared<'_>,
     refused: Refused<A>,
     room: impl Future<Output = ()>,
 ) -> Result<A, Box<dyn Error>> {
-    match refused {
-        Refused {
-            reason,
-            args: Some(args),
-        } if reason.is_queue_full() => {
-            shared.measure(|measured| measured.queue_full += 1);
-            room.await;
-            Ok(args)
-        }
-        refused => Err(refused.into()),
-    }
+    let args = refused.into_retry()?;
+    shared.measure(|measured| measured.queue_full += 1);
+    room.await;
+    Ok(args)
 }

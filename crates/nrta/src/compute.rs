@@ -41,6 +41,7 @@ impl ComputeQueue {
     ///
     /// Tensors are given in the model's order of inputs and outputs; each must be at least as large as the
     /// model says and is used from its first byte. They may be dropped at once: the request keeps what it needs.
+    /// Nothing checks that two of them differ: a tensor that is bound twice holds whatever was written to it last.
     ///
     /// # Errors
     /// [`Refused`]: a tensor is missing, too small, freed or on another core, or the queue takes no request now.
@@ -60,6 +61,28 @@ impl ComputeQueue {
                 reason: refused.reason.into(),
                 args: refused.item.map(drop),
             }),
+        }
+    }
+
+    /// As [`ComputeQueue::execute`], but waits for room while the queue is full.
+    ///
+    /// # Errors
+    /// As [`ComputeQueue::execute`], except that the queue is full.
+    pub async fn execute_when_room(
+        &self,
+        model: &LoadedModel,
+        inputs: &[&Tensor],
+        outputs: &[&Tensor],
+    ) -> Result<Pending<Execution>, Refused<()>> {
+        loop {
+            match self
+                .execute(model, inputs, outputs)
+                .map_err(Refused::into_retry)
+            {
+                Ok(pending) => return Ok(pending),
+                Err(retry) => retry?,
+            }
+            self.room().await;
         }
     }
 

@@ -206,6 +206,32 @@ pub struct Refused<A> {
 }
 
 impl<A> Refused<A> {
+    /// Whether the queue was full: wait for room and schedule again.
+    #[must_use]
+    pub fn is_queue_full(&self) -> bool {
+        self.reason.is_queue_full()
+    }
+
+    /// The status that the C ABI reports for this refusal.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.reason.status()
+    }
+
+    /// The arguments, to schedule again once there is room.
+    ///
+    /// # Errors
+    /// The refusal itself when the queue was not full: scheduling again would not help.
+    pub fn into_retry(self) -> Result<A, Self> {
+        match self {
+            Self {
+                reason,
+                args: Some(args),
+            } if reason.is_queue_full() => Ok(args),
+            refused => Err(refused),
+        }
+    }
+
     pub(crate) fn new(reason: impl Into<ScheduleError>, args: A) -> Self {
         Self {
             reason: reason.into(),

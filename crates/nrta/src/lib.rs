@@ -36,6 +36,22 @@
 //! A request owns everything that the device or the worker touches: buffers, tensors, the model.
 //! Dropping a [`Pending`], a [`Tensor`] or a [`LoadedModel`] never pulls memory from under it.
 //!
+//! # Failure
+//!
+//! A refused call ([`Refused`]) has changed nothing and hands its arguments back. A request that was accepted and
+//! did not succeed is a [`RequestError`] with its own [`Status`]:
+//!
+//! * `EXEC_COMPLETED_WITH_NUM_ERR` (NaN in a result; the outputs are written), `EXEC_COMPLETED_WITH_ERR` and
+//!   `EXEC_OOB` are that request's alone: the queue goes on.
+//! * `TIMEOUT`, `EXEC_SW_NQ_OVERFLOW`, hardware errors and `FAILURE` degrade the queue. What is queued behind the
+//!   request completes with `EXEC_UNIT_UNRECOVERABLE`, and new requests are refused with the cause
+//!   ([`Health`], [`Cause`]). The other queues of the core go on.
+//!
+//! A degraded queue stays degraded: close the runtime and open another one. Tensors and models belong to the
+//! runtime that made them and have to be made again.
+//! [`Pending::wait_timeout`] only ends the caller's wait; [`Builder::exec_timeout`] is the limit that ends a request
+//! and its queue.
+//!
 //! | module | subject |
 //! |---|---|
 //! | [`runtime`] | open and close |
@@ -69,6 +85,6 @@ pub use tensor_op::TensorOpQueue;
 pub use xu_abi::{SeqId, Status, XuId};
 pub use xu_device::stage::SkipConfig;
 pub use xu_device::{Device, DeviceError};
-pub use xu_model::{DType, Model, ModelError, TensorSpec};
+pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
 pub use xu_ring::NeverIssued;
-pub use xu_worker::{Cause, Health, PollPolicy, Refusal};
+pub use xu_worker::{Cause, Health, PollPolicy, Refusal, UnitError};

@@ -1,6 +1,6 @@
 //! An accepted request on its way: a future that also waits and polls.
 //!
-//! Returned by every schedule call. Spec: seed 003, sequence ids and completion.
+//! Returned by every schedule call. Spec: `c-api.md` sections 5.3 and 5.4.
 
 use crate::error::RequestError;
 use core::fmt;

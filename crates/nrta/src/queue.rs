@@ -1,7 +1,7 @@
 //! What every queue of a core can be asked, whatever it does.
 //!
 //! The methods are the same on [`ComputeQueue`](crate::ComputeQueue) and
-//! [`TensorOpQueue`](crate::TensorOpQueue); spec: seed 003, sequence ids and queue full.
+//! [`TensorOpQueue`](crate::TensorOpQueue); spec: `c-api.md` sections 5.2 and 5.3.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};

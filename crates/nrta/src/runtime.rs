@@ -80,10 +80,12 @@ impl Builder {
         self
     }
 
-    /// Limit for one execution, from the moment its core phase begins, and for one chunk of a tensor move;
-    /// default 30 seconds, `None` is no limit.
+    /// Limit for one execution, and for one chunk of a tensor move; default 30 seconds, `None` is no limit, 0 is
+    /// refused.
     ///
-    /// A request that exceeds it ends with `TIMEOUT` and degrades its queue.
+    /// An execution's clock starts when it has reached the head of its queue and no collective holds its core
+    /// back, so executions do not time out for waiting behind others. A request whose limit has passed and that
+    /// has not arrived ends with `TIMEOUT` and degrades its queue.
     #[must_use]
     pub fn exec_timeout(mut self, limit: Option<Duration>) -> Self {
         self.exec_timeout = limit;
@@ -285,7 +287,7 @@ impl Runtime {
         self.inner.cores.len() as u32
     }
 
-    /// One of the logical cores, numbered from 0.
+    /// One of the logical cores, numbered from 0. The handle does not keep the runtime open.
     ///
     /// # Errors
     /// [`Error::NoSuchCore`].
@@ -300,6 +302,9 @@ impl Runtime {
     }
 
     /// Closes: refuses new requests, waits for the accepted ones, stops the workers.
+    ///
+    /// Blocks the calling thread until every accepted request is complete, so not for an executor's thread; with no
+    /// [`Builder::exec_timeout`] and a core that hangs, for ever.
     pub fn close(self) {
         drop(self);
     }

@@ -19,6 +19,9 @@ use xu_worker::{Cause, Engine, Notifier, Progress, Stage, StageError, Unit, comp
 
 /// One of a core's two queues that move tensors.
 ///
+/// Tensors have no type here: elements are little-endian, matrices row-major, and the samples of a batch lie one
+/// after the other.
+///
 /// Requests on one queue run in the order in which they were accepted. Nothing is implied between two
 /// queues: wait for a write before scheduling what reads it elsewhere.
 #[derive(Clone, Debug)]
@@ -61,6 +64,47 @@ impl TensorOpQueue {
         into: Vec<u8>,
     ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
         self.schedule(Direction::ToHost, tensor, offset, into)
+    }
+
+    /// As [`TensorOpQueue::write`], but waits for room while the queue is full.
+    ///
+    /// # Errors
+    /// As [`TensorOpQueue::write`], except that the queue is full.
+    pub async fn write_when_room(
+        &self,
+        tensor: &Tensor,
+        offset: u64,
+        mut bytes: Vec<u8>,
+    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
+        loop {
+            match self
+                .write(tensor, offset, bytes)
+                .map_err(Refused::into_retry)
+            {
+                Ok(pending) => return Ok(pending),
+                Err(retry) => bytes = retry?,
+            }
+            self.room().await;
+        }
+    }
+
+    /// As [`TensorOpQueue::read`], but waits for room while the queue is full.
+    ///
+    /// # Errors
+    /// As [`TensorOpQueue::read`], except that the queue is full.
+    pub async fn read_when_room(
+        &self,
+        tensor: &Tensor,
+        offset: u64,
+        mut into: Vec<u8>,
+    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
+        loop {
+            match self.read(tensor, offset, into).map_err(Refused::into_retry) {
+                Ok(pending) => return Ok(pending),
+                Err(retry) => into = retry?,
+            }
+            self.room().await;
+        }
     }
 
     fn schedule(

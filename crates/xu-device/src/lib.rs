@@ -33,7 +33,7 @@
 //!
 //! | module | subject | spec |
 //! |---|---|---|
-//! | [`device`] | the [`Device`] trait and its errors | `architecture` seam |
+//! | [`device`] | the [`Device`] trait and its errors | `driver.md` |
 //! | [`memory`] | device memory that is returned on drop | `driver.md` 8 |
 //! | [`map`] | every chosen or unverified constant of the hardware, in one table | `driver.md` |
 //! | [`ring`] | a DMA ring pair and its ring ids | `xu.md` 2.10 |

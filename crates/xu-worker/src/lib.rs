@@ -60,7 +60,7 @@
 //! | [`eventfd`] | the two eventfds of a lane, by role | `xu.md` 4 |
 //! | [`health`] | healthy, closing, degraded, and why | 4, 2.3 |
 //! | [`completion`](mod@completion) | tell one caller | 4, 8.4 |
-//! | [`engine`] | the two traits of a kind of work | `architecture` seams |
+//! | [`engine`] | the two traits of a kind of work | 4, step and submit funnel |
 //! | [`mod@unit`] | gates, locks and order of submission | 4, submit funnel |
 //! | [`runner`] | one step of a unit on the worker | 4, step |
 //! | [`room`] | wait for a free slot, or for an empty queue | 4, shutdown |
