@@ -673,3 +673,20 @@ fn d7_a_core_that_does_not_come_to_rest_keeps_its_memory_and_does_not_open_again
     let error = open().unwrap_err();
     assert_eq!(error.status(), Status::EXEC_NC_BUSY, "{error}");
 }
+
+#[test]
+fn an_execution_that_fails_says_what_the_device_said() {
+    let bench = Bench::new(LONG);
+    // The PE entry block jumps to where no memory is.
+    bench.device.alter_writes(Box::new(|_, bytes| {
+        if bytes.len() == 52 {
+            bytes[0x18 + 3] = 0x7F;
+        }
+    }));
+    let error = bench.execute().unwrap().wait().unwrap_err();
+    assert_eq!(error.status, Status::EXEC_OOB);
+    let detail = error.detail.as_deref().unwrap();
+    assert!(detail.contains("core 0 PE: out of bounds"), "{detail}");
+    assert!(error.value.is_some(), "the timings are there all the same");
+    assert_eq!(bench.core.compute().health(), Health::Healthy);
+}

@@ -192,6 +192,8 @@ pub(crate) struct ComputeEngine {
     epoch: Instant,
     /// What the execution at the head reported, once it has ended in good order.
     ended: Option<Execution>,
+    /// What the device said about an execution that ended without success.
+    detail: Option<String>,
     fault: Option<String>,
     /// What the device may still touch after a fault: kept until the unit goes.
     quarantine: Vec<Kept>,
@@ -214,6 +216,7 @@ impl ComputeEngine {
             timeout,
             epoch: Instant::now(),
             ended: None,
+            detail: None,
             fault: None,
             quarantine: Vec::new(),
         })
@@ -241,6 +244,7 @@ impl Engine for ComputeEngine {
                 self.ended = Some(Execution {
                     device_time: report.device_time(),
                 });
+                self.detail = self.harvester.reason().map(str::to_owned);
                 Progress::Done(report.status)
             }
             harvest::Progress::Fatal(report, fault) => {
@@ -276,7 +280,10 @@ impl Engine for ComputeEngine {
             self.distrust.0.store(true, Ordering::Relaxed);
         }
         let ended = self.ended.take();
-        let detail = self.fault.clone().filter(|_| ended.is_none());
+        let detail = match ended {
+            Some(_) => self.detail.take(),
+            None => self.fault.clone(),
+        };
         if ended.is_none() {
             // It did not end, or never began: the device may still read and write what it names.
             self.quarantine.push(Kept {

@@ -176,6 +176,8 @@ struct CoreQueues {
     outcome: Status,
     /// The strongest status that ends the unit; another one may outrank it in `outcome`.
     ending: Option<Status>,
+    /// What was noted first.
+    reason: Option<String>,
 }
 
 impl Harvester {
@@ -208,6 +210,7 @@ impl Harvester {
             core.last_end = None;
             core.outcome = Status::SUCCESS;
             core.ending = None;
+            core.reason = None;
         }
         self.timeout = timeout;
         self.overdue_sweeps = 0;
@@ -221,6 +224,12 @@ impl Harvester {
     #[must_use]
     pub fn barrier_warnings(&self) -> u64 {
         self.barrier_warnings
+    }
+
+    /// What the device said first about why the last execution did not succeed, for people.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.cores.iter().find_map(|core| core.reason.as_deref())
     }
 
     /// Looks once at what the device has to say. `now_ns` is monotonic host time.
@@ -376,6 +385,7 @@ impl CoreQueues {
             last_end: None,
             outcome: Status::SUCCESS,
             ending: None,
+            reason: None,
         })
     }
 
@@ -451,7 +461,10 @@ impl CoreQueues {
             // Without collectives nothing uses their times yet.
             (Subtype::CcStart | Subtype::CcEnd, _) => {}
             (Subtype::Custom, _) => match record.custom() {
-                Custom::OutOfBounds(_) => self.note(Status::EXEC_OOB),
+                Custom::OutOfBounds(_) => self.note(Status::EXEC_OOB, || {
+                    let line = record.isa_line();
+                    format!("core {tpb} {engine}: out of bounds at instruction {line}")
+                }),
                 Custom::DebugValue | Custom::TensorDone | Custom::TensorRead => {}
                 Custom::Unknown(_) => {
                     return Err(Fault::Hardware {
@@ -465,7 +478,10 @@ impl CoreQueues {
         Ok(())
     }
 
-    fn note(&mut self, status: Status) {
+    fn note(&mut self, status: Status, reason: impl FnOnce() -> String) {
+        if !status.is_success() {
+            self.reason.get_or_insert_with(reason);
+        }
         self.outcome = self.outcome.resolve(status);
         if ends_the_unit(status) {
             self.ending = Some(self.ending.map_or(status, |other| other.resolve(status)));
@@ -498,7 +514,14 @@ impl CoreQueues {
                 self.held_back = Some(record);
                 break;
             }
-            self.note(error_status(record.kind()));
+            let tpb = self.tpb;
+            self.note(error_status(record.kind()), || {
+                format!(
+                    "core {tpb}: {:?} error, detail mask {:#x}",
+                    record.kind(),
+                    record.mask.get()
+                )
+            });
         }
         // A lost error record would turn a failure into a success.
         if self.errors.take_overflow_seen() {
