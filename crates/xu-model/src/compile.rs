@@ -94,17 +94,41 @@ pub fn load(
             .map_err(refused)?;
     }
     let bodies = plan.assemble(arena.addr());
+    // CAST: a model has at most MAX_TENSORS inputs and outputs.
+    let bindings = (model.inputs().len() + model.outputs().len()) as u16;
     let blocks = Blocks {
+        sequencer_config: sequencer_config(&bodies, bindings),
+        table_hash: tables(&bodies),
         bodies,
         arena,
-        // CAST: a model has at most MAX_TENSORS inputs and outputs.
-        bindings: (model.inputs().len() + model.outputs().len()) as u16,
+        bindings,
         entry_bytes: ENTRY_BYTES,
         entry: entry_block,
-        sequencer_config: [0; 52],
-        table_hash: [0; 64],
     };
     Program::load(device, tpb, slots, blocks).map_err(refused)
+}
+
+/// What the sequencer is told about a program: the length of each body, and the number of bound tensors.
+fn sequencer_config(bodies: &[Vec<u8>; 5], bindings: u16) -> [u8; 52] {
+    let mut config = [0; 52];
+    for (field, body) in config.chunks_exact_mut(8).zip(bodies) {
+        field.copy_from_slice(&(body.len() as u64).to_le_bytes());
+    }
+    config[40..42].copy_from_slice(&bindings.to_le_bytes());
+    config
+}
+
+/// Which tables ACT and DVE need: a bit for each of 256 opcodes, first ACT's, then DVE's. Two programs that use the
+/// same operations need the same tables.
+fn tables(bodies: &[Vec<u8>; 5]) -> [u8; 64] {
+    let mut tables = [0; 64];
+    for (bits, engine) in tables.chunks_exact_mut(32).zip([Engine::Act, Engine::Dve]) {
+        for instruction in bodies[engine.index()].chunks_exact(INSTRUCTION_SIZE as usize) {
+            // The opcode is an instruction's first byte.
+            bits[usize::from(instruction[0] / 8)] |= 1 << (instruction[0] % 8);
+        }
+    }
+    tables
 }
 
 fn entry_block(engine: Engine, entry: Entry) -> Vec<u8> {
@@ -361,5 +385,45 @@ impl Streams {
                 .flat_map(|one| one.as_bytes().to_vec())
                 .collect()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(engine: Engine, opcodes: &[Opcode]) -> Vec<u8> {
+        let encode = |opcode: &Opcode| Instruction::new(engine, *opcode).as_bytes().to_vec();
+        opcodes.iter().flat_map(encode).collect()
+    }
+
+    #[test]
+    fn tables_tell_operations_apart_and_nothing_else() {
+        let bodies = |act: &[Opcode], dve: &[Opcode]| {
+            let mut bodies = [const { Vec::new() }; 5];
+            bodies[Engine::Act.index()] = body(Engine::Act, act);
+            bodies[Engine::Dve.index()] = body(Engine::Dve, dve);
+            bodies
+        };
+        let (relu, softmax, scale) = (Opcode::Relu, Opcode::Softmax, Opcode::Scale);
+        let reference = bodies(&[relu, softmax], &[scale]);
+        assert_eq!(
+            tables(&reference),
+            tables(&bodies(&[softmax, relu, relu], &[scale, scale]))
+        );
+        assert_ne!(tables(&reference), tables(&bodies(&[relu], &[scale])));
+        assert_ne!(
+            tables(&reference),
+            tables(&bodies(&[relu, softmax], &[Opcode::Mul]))
+        );
+    }
+
+    #[test]
+    fn the_configuration_tells_programs_apart_by_their_shape() {
+        let mut bodies = [const { Vec::new() }; 5];
+        let empty = sequencer_config(&bodies, 2);
+        assert_ne!(empty, sequencer_config(&bodies, 3));
+        bodies[Engine::Sp.index()] = body(Engine::Sp, &[Opcode::Halt]);
+        assert_ne!(empty, sequencer_config(&bodies, 2));
     }
 }
