@@ -1,1 +1,115 @@
-//! Benchmarks: see `benches/`. Run them with `cargo bench -p lane-benches`; nothing here is a test.
+//! What the lane costs: benches that people run, and the report that measures the ring against its peers.
+//!
+//! ```text
+//!   ring-report ──> options
+//!        │
+//!        ├──> session ──> cells ──> workload ──> candidates     two pinned threads and a queue
+//!        │       │                     └──> windows             which part of a sample counts
+//!        │       └──> probe                                     the state of the machine, before and after a sample
+//!        └──> bars, report_markdown, report_svg                 what the samples say
+//! ```
+//!
+//! `cargo xtask bench ring` runs it. The method is described in `docs/verifying.md`.
+//! Peers of the ring are dependencies of this package and of no other.
+#![deny(unsafe_code)]
+
+mod bars;
+mod candidates;
+mod cells;
+#[allow(unsafe_code, reason = "reads the time-stamp counter")]
+mod clock;
+mod host;
+mod item;
+mod options;
+mod pair;
+mod pin;
+mod probe;
+mod random;
+mod report_markdown;
+mod report_svg;
+mod session;
+mod statistics;
+mod windows;
+mod workload;
+
+use std::fs;
+use std::path::Path;
+
+use cells::Cell;
+use clock::Clock;
+use options::Options;
+use session::Outcome;
+use workload::Rig;
+
+/// Measures what the command line asks for, and prints the report or writes it.
+///
+/// # Errors
+/// The command line is not understood, there are no two processors, or a file cannot be written.
+pub fn ring_report(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
+    let options = Options::parse(arguments)?;
+    if options.help {
+        print!("{}", options::HELP);
+        return Ok(());
+    }
+    let cells: Vec<Cell> = cells::all()
+        .into_iter()
+        .filter(|cell| options.wants(cell))
+        .collect();
+    if cells.is_empty() {
+        return Err("no cell is left to measure".to_owned());
+    }
+    let processors = pin::choose()?;
+    let clock = Clock::calibrated();
+    // Before the run, whose own load is not the machine's.
+    let (facts, busy) = (host::facts(processors, clock), host::is_busy());
+    let outcome = session::run(&cells, options.rounds, &mut Rig::new(processors, clock));
+    let command = command(&options);
+    match &options.output {
+        Some(directory) => write(directory, &outcome, &facts, &command, busy),
+        None => {
+            print!(
+                "{}",
+                report_markdown::report(&outcome, &facts, &command, &[], busy)
+            );
+            Ok(())
+        }
+    }
+}
+
+/// What a person types to repeat the run.
+fn command(options: &Options) -> String {
+    let mut command = format!("cargo xtask bench ring --rounds {}", options.rounds);
+    if !options.only.is_empty() {
+        command += &format!(" --only {}", options.only.join(","));
+    }
+    if let Some(cell) = &options.cell {
+        command += &format!(" --cell \"{cell}\"");
+    }
+    command
+}
+
+fn write(
+    directory: &Path,
+    outcome: &Outcome,
+    facts: &[(&str, String)],
+    command: &str,
+    busy: bool,
+) -> Result<(), String> {
+    let charts = match outcome.states.first() {
+        Some(state) => report_svg::charts(&state.cells),
+        None => Vec::new(),
+    };
+    let report = report_markdown::report(outcome, facts, command, &charts, busy);
+    let mut files = vec![("bench-ring.md".to_owned(), report)];
+    files.extend(charts.into_iter().map(|chart| (chart.file, chart.svg)));
+    fs::create_dir_all(directory)
+        .map_err(|fault| format!("cannot make {}: {fault}", directory.display()))?;
+    for (name, text) in &files {
+        let path = directory.join(name);
+        fs::write(&path, text)
+            .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
+    }
+    println!("{}", report_markdown::bars(outcome));
+    println!("written to {}", directory.display());
+    Ok(())
+}

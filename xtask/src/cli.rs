@@ -4,12 +4,18 @@
 
 use std::time::Duration;
 
+use crate::bench::BenchOptions;
 use crate::steps;
 
 /// One call of `cargo xtask`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Verify(VerifyOptions),
+    BenchRing(BenchOptions),
+    /// Prints the layouts and constants, or writes them to their files.
+    Abi {
+        write: bool,
+    },
     Tidy,
     Setup,
     Help,
@@ -59,6 +65,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Comma
         Some("setup") => Command::Setup,
         Some("tidy") => Command::Tidy,
         Some("verify") => return parse_verify(arguments),
+        Some("bench") => return parse_bench(arguments),
+        Some("abi") => return parse_abi(arguments),
         Some(other) => return Err(format!("no command is called `{other}`")),
     };
     match arguments.next() {
@@ -96,6 +104,52 @@ fn parse_verify(mut arguments: impl Iterator<Item = String>) -> Result<Command, 
         }
     }
     Ok(Command::Verify(options))
+}
+
+fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+    match arguments.next().as_deref() {
+        Some("ring") => {}
+        Some("--help" | "-h") => return Ok(Command::Help),
+        other => {
+            let other = other.unwrap_or("nothing");
+            return Err(format!("bench measures `ring`, and not `{other}`"));
+        }
+    }
+    let mut options = BenchOptions::default();
+    while let Some(argument) = arguments.next() {
+        let (flag, attached) = match argument.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        let mut value = || {
+            attached
+                .clone()
+                .or_else(|| arguments.next())
+                .ok_or_else(|| format!("`{flag}` needs a value"))
+        };
+        match flag {
+            "--rounds" => options.rounds = Some(value()?),
+            "--only" => options.only = Some(value()?),
+            "--cell" => options.cell = Some(value()?),
+            "--quick" if attached.is_none() => options.quick = true,
+            "--help" | "-h" => return Ok(Command::Help),
+            _ => return Err(format!("`{argument}` is not understood by bench")),
+        }
+    }
+    Ok(Command::BenchRing(options))
+}
+
+fn parse_abi(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+    let write = match arguments.next().as_deref() {
+        None => false,
+        Some("--write") => true,
+        Some("--help" | "-h") => return Ok(Command::Help),
+        Some(other) => return Err(format!("`{other}` is not understood by abi")),
+    };
+    match arguments.next() {
+        Some(extra) => Err(format!("`{extra}` is not understood here")),
+        None => Ok(Command::Abi { write }),
+    }
 }
 
 fn step_names(list: &str) -> Result<Vec<String>, String> {
@@ -152,6 +206,8 @@ pub(crate) fn help() -> String {
         "\
 cargo xtask verify [options]   run the steps below, then print a table
 cargo xtask tidy               run the workspace's own rules alone
+cargo xtask abi [--write]      print every layout and constant, or write them to docs/abi.json and docs/abi.md
+cargo xtask bench ring [...]   measure the ring against its peers, and write docs/bench-ring.md
 cargo xtask setup              install the tools that are missing, and say which
 cargo xtask help               print this text
 
@@ -165,7 +221,14 @@ Options of verify:
   --budget SECONDS        end a step that takes longer (600)
   --json                  print one JSON object instead of the table
 
-Steps, in order:
+Options of bench ring:
+  --rounds N              samples of each candidate in each cell (45)
+  --quick                 7 rounds; the report goes to target/bench-ring
+  --only a,b              what these bars (R2, T1) or groups (one-by-one, batches, round-trip, completion,
+                          three-stage, single) need; the report goes to target/bench-ring
+  --cell TEXT             only cells whose name has this text; likewise
+
+Steps of verify, in order:
 ",
     );
     for step in steps::ALL {
@@ -240,6 +303,37 @@ mod tests {
             "verify lint",
             "setup now",
         ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn bench_takes_a_subject_and_options() {
+        let options = BenchOptions {
+            quick: true,
+            only: Some("R1,T2".to_owned()),
+            ..BenchOptions::default()
+        };
+        assert_eq!(
+            parsed("bench ring --quick --only R1,T2"),
+            Ok(Command::BenchRing(options))
+        );
+        assert_eq!(parsed("bench --help"), Ok(Command::Help));
+        for line in [
+            "bench",
+            "bench lane",
+            "bench ring --quick=yes",
+            "bench ring R1",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn abi_prints_unless_told_to_write() {
+        assert_eq!(parsed("abi"), Ok(Command::Abi { write: false }));
+        assert_eq!(parsed("abi --write"), Ok(Command::Abi { write: true }));
+        for line in ["abi write", "abi --write now", "abi --write=yes"] {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

@@ -4,12 +4,17 @@
 //!   cli ──> verify ──> steps ──> process      runs one command within a time budget
 //!             │          ├────> tools        is it there, how to get it
 //!             │          ├────> count        how many tests ran
-//!             │          └────> tidy         rules that no other tool knows
+//!             │          ├────> tidy         rules that no other tool knows
+//!             │          └────> abi          the committed layouts are those of the code
 //!             └──> report                    the table and the closing line
+//!   cli ──> abi                             prints them, or writes them down
+//!   cli ──> bench                           runs the measuring harness
 //! ```
 //!
 //! Nothing but the standard library, so that it builds in seconds and adds nothing to the lock file.
 
+mod abi;
+mod bench;
 mod cli;
 mod count;
 mod process;
@@ -58,6 +63,8 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Help => Ok(true),
         Command::Verify(options) => verify::verify(&workspace, &options),
         Command::Setup => tools::setup(&workspace),
+        Command::Abi { write } => abi::abi(&workspace, write).map(|()| true),
+        Command::BenchRing(options) => bench::ring(&workspace, &options),
         Command::Tidy => {
             let tidied = tidy::check(&workspace.root)?;
             for finding in &tidied.findings {

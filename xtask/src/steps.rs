@@ -2,6 +2,7 @@
 //!
 //! Called by `verify`; `docs/verifying.md` says what each step is there to catch.
 
+use crate::abi;
 use crate::count;
 use crate::step::{Run, Step, Stop, Verdict};
 use crate::tidy;
@@ -20,6 +21,12 @@ pub(crate) const ALL: &[Step] = &[
         checks: "the workspace's own rules",
         quick: true,
         run: tidy,
+    },
+    Step {
+        name: "abi",
+        checks: "the committed layouts are those of the code",
+        quick: true,
+        run: abi::verify,
     },
     Step {
         name: "lint",
@@ -289,13 +296,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_inner_loop_is_the_five_cheap_steps() {
+    fn the_inner_loop_is_the_six_cheap_steps() {
         let quick: Vec<&str> = ALL
             .iter()
             .filter(|step| step.quick)
             .map(|step| step.name)
             .collect();
-        assert_eq!(quick, ["format", "tidy", "lint", "tests", "doc-tests"]);
+        assert_eq!(
+            quick,
+            ["format", "tidy", "abi", "lint", "tests", "doc-tests"]
+        );
     }
 
     #[test]

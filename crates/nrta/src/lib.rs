@@ -86,5 +86,5 @@ pub use xu_abi::{SeqId, Status, XuId};
 pub use xu_device::stage::SkipConfig;
 pub use xu_device::{Device, DeviceError};
 pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
-pub use xu_ring::NeverIssued;
+pub use xu_ring::queue::NeverIssued;
 pub use xu_worker::{Cause, Health, PollPolicy, Refusal, UnitError};

@@ -2,6 +2,7 @@
 //!
 //! Used by the stager, the harvester and every backend. Spec `xu.md` section 5, `driver.md` section 7.
 
+use crate::range::OutOfRange;
 use core::fmt;
 
 /// An address in the device's physical address space, in bytes.
@@ -83,7 +84,17 @@ impl Engine {
     /// The notification queue on which this engine reports (4 to 8).
     #[must_use]
     pub const fn status_nq(self) -> u8 {
-        4 + self as u8
+        FIRST_STATUS_NQ + self as u8
+    }
+
+    /// The engine that reports on this notification queue, if one does.
+    #[must_use]
+    pub const fn from_status_nq(nq: u8) -> Option<Self> {
+        match nq.checked_sub(FIRST_STATUS_NQ) {
+            // CAST: widening.
+            Some(index) => Self::from_index(index as usize),
+            None => None,
+        }
     }
 
     /// The name used in messages.
@@ -99,6 +110,19 @@ impl Engine {
     }
 }
 
+impl TryFrom<usize> for Engine {
+    type Error = OutOfRange;
+
+    fn try_from(index: usize) -> Result<Self, OutOfRange> {
+        Self::from_index(index).ok_or(OutOfRange {
+            what: "index of an engine",
+            // CAST: widening on every target that has these layouts.
+            value: index as u64,
+            allowed: "0 to 4",
+        })
+    }
+}
+
 impl fmt::Display for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -108,8 +132,11 @@ impl fmt::Display for Engine {
 /// The notification queue of device errors.
 pub const ERROR_NQ: u8 = 2;
 
+/// The notification queue of the first engine; the others follow in order.
+pub const FIRST_STATUS_NQ: u8 = 4;
+
 macro_rules! index {
-    ($(#[$doc:meta])* $name:ident($raw:ty)) => {
+    ($(#[$doc:meta])* $name:ident($raw:ty), $what:literal, $allowed:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(transparent)]
@@ -129,6 +156,22 @@ macro_rules! index {
             }
         }
 
+        /// Checks instead of truncating, as the driver does: index 65,536 is not index 0.
+        impl TryFrom<u64> for $name {
+            type Error = OutOfRange;
+
+            fn try_from(raw: u64) -> Result<Self, OutOfRange> {
+                match raw.try_into() {
+                    Ok(index) => Ok(Self(index)),
+                    Err(_) => Err(OutOfRange {
+                        what: $what,
+                        value: raw,
+                        allowed: $allowed,
+                    }),
+                }
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Display::fmt(&self.0, f)
@@ -139,13 +182,13 @@ macro_rules! index {
 
 index! {
     /// One of a core's 256 counting semaphores.
-    SemIndex(u8)
+    SemIndex(u8), "index of a semaphore", "0 to 255"
 }
 index! {
     /// One of a core's 256 one-bit events.
-    EventIndex(u8)
+    EventIndex(u8), "index of an event", "0 to 255"
 }
 index! {
     /// A physical core (TPB) of the machine.
-    TpbIndex(u16)
+    TpbIndex(u16), "index of a physical core", "0 to 65535"
 }

@@ -10,6 +10,7 @@
 //!  15         8 7    4 3    0                                            XuId
 //! ```
 
+use crate::range::OutOfRange;
 use core::fmt;
 
 /// The kind of work an execution unit does.
@@ -48,6 +49,20 @@ impl XuType {
         }
     }
 
+    /// How many requests one queue holds outstanding when nothing else is configured; `None` for
+    /// [`XuType::Collectives`], which leaves it to the implementation.
+    #[must_use]
+    pub const fn default_limit(self) -> Option<u64> {
+        match self {
+            Self::TensorOp => Some(65_536),
+            Self::Compute => Some(8),
+            Self::Collectives => None,
+        }
+    }
+
+    /// Most outstanding requests that a compute queue can be configured for.
+    pub const MAX_COMPUTE_LIMIT: u64 = 63;
+
     /// The name used in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -58,6 +73,21 @@ impl XuType {
         }
     }
 }
+
+impl TryFrom<u32> for XuType {
+    type Error = OutOfRange;
+
+    fn try_from(raw: u32) -> Result<Self, OutOfRange> {
+        Self::from_raw(raw).ok_or(OutOfRange {
+            what: "XU type",
+            value: raw.into(),
+            allowed: "0, 1, 2",
+        })
+    }
+}
+
+/// Most virtual cores of a machine: all that the eight bits of an id can tell apart.
+pub const MAX_VIRTUAL_CORES: usize = 256;
 
 /// One queue of one logical core: type, queue index and virtual core in 16 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,6 +112,41 @@ impl XuId {
     pub const fn from_raw(raw: u16) -> Self {
         Self(raw)
     }
+
+    /// An id from outside that must name a queue which exists.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the type is unknown, or has no queue of this index.
+    ///
+    /// ```
+    /// use xu_abi::XuId;
+    /// assert_eq!(XuId::checked(0x0310).unwrap().to_string(), "core 3 tensor-op queue 1");
+    /// assert_eq!(XuId::checked(0x0311).unwrap_err().to_string(), "queue of a compute unit is 1, allowed: 0");
+    /// assert_eq!(XuId::checked(0x0307).unwrap_err().to_string(), "XU type is 7, allowed: 0, 1, 2");
+    /// ```
+    pub const fn checked(raw: u16) -> Result<Self, OutOfRange> {
+        let id = Self(raw);
+        let (what, value, allowed) = match id.xu_type() {
+            Some(xu_type) if id.queue() < xu_type.queues() => return Ok(id),
+            Some(XuType::TensorOp) => ("queue of a tensor-op unit", id.queue() as u64, "0, 1"),
+            Some(XuType::Compute) => ("queue of a compute unit", id.queue() as u64, "0"),
+            Some(XuType::Collectives) => ("queue of a collectives unit", id.queue() as u64, "0"),
+            // CAST: four bits.
+            None => ("XU type", (raw & Self::TYPE_MASK) as u64, "0, 1, 2"),
+        };
+        Err(OutOfRange {
+            what,
+            value,
+            allowed,
+        })
+    }
+
+    /// The bits of the type.
+    pub const TYPE_MASK: u16 = 0x000F;
+    /// The bits of the queue index.
+    pub const QUEUE_MASK: u16 = 0x00F0;
+    /// The bits of the virtual core.
+    pub const VNC_MASK: u16 = 0xFF00;
 
     /// The 16 bits.
     #[must_use]
@@ -168,6 +233,12 @@ impl Cursor {
         self.0
     }
 
+    /// Whether a request can have this number: neither "nothing yet" nor the end marker.
+    #[must_use]
+    pub const fn is_issuable(self) -> bool {
+        Self::FIRST.0 <= self.0 && self.0 <= Self::LAST.0
+    }
+
     /// The next position. After [`Cursor::LAST`] comes the end marker, which is never issued.
     #[must_use]
     pub const fn next(self) -> Self {
@@ -181,6 +252,18 @@ impl Cursor {
     }
 }
 
+impl TryFrom<u64> for Cursor {
+    type Error = OutOfRange;
+
+    fn try_from(raw: u64) -> Result<Self, OutOfRange> {
+        Self::new(raw).ok_or(OutOfRange {
+            what: "cursor",
+            value: raw,
+            allowed: "0 to 0xFFFFFFFFFFFF",
+        })
+    }
+}
+
 /// A place in one queue's order of submission, with the queue's id.
 ///
 /// Sequences of different queues do not compare, so there is no `Ord`: ask [`SeqId::is_done_at`].
@@ -189,7 +272,8 @@ impl Cursor {
 pub struct SeqId(u64);
 
 impl SeqId {
-    const NUM_BITS: u32 = 48;
+    /// Bits of the number; the id of the queue stands above.
+    pub const NUM_BITS: u32 = 48;
 
     /// The sequence of `cursor` on queue `xu`.
     #[must_use]
@@ -201,6 +285,28 @@ impl SeqId {
     #[must_use]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
+    }
+
+    /// A sequence from outside that must belong to a queue which exists, and have a number that can be issued.
+    ///
+    /// Whether it *was* issued, only the queue knows.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] as [`XuId::checked`], and for the numbers 0 and 2^48 - 1.
+    pub const fn checked(raw: u64) -> Result<Self, OutOfRange> {
+        let seq = Self(raw);
+        if let Err(refused) = XuId::checked(seq.xu().0) {
+            return Err(refused);
+        }
+        if seq.cursor().is_issuable() {
+            Ok(seq)
+        } else {
+            Err(OutOfRange {
+                what: "number of a sequence",
+                value: seq.cursor().0,
+                allowed: "1 to 0xFFFFFFFFFFFE",
+            })
+        }
     }
 
     /// The 64 bits.

@@ -3,7 +3,7 @@
 //! Built by the stager, read by the sequencer. Spec `xu.md` section 2.8.
 
 use crate::device::{DeviceAddr, Engine};
-use crate::layout::assert_layout;
+use crate::layout::{assert_layout, bytes_of};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -35,9 +35,10 @@ pub struct ExecRequest {
     pub load_act_dve_tables: U32,
 }
 
-assert_layout! { ExecRequest: 52 bytes, align 1;
+assert_layout! { ExecRequest is "device_exec_request_t" in "xu.md 2.8": 52 bytes, align 1;
 do_model_switch @ 0x00  eng_addresses_lo @ 0x04  eng_addresses_hi @ 0x18
 reload_seq_config @ 0x2C  load_act_dve_tables @ 0x30 }
+bytes_of! { ExecRequest: 52 }
 
 impl ExecRequest {
     /// Sets where `engine` fetches its first instruction.
@@ -79,7 +80,8 @@ pub struct RequestBuffer {
     pub cc_dma_increment: U32,
 }
 
-assert_layout! { RequestBuffer: 56 bytes, align 1; body @ 0x00 cc_dma_increment @ 0x34 }
+assert_layout! { RequestBuffer is "request buffer" in "xu.md 2.8": 56 bytes, align 1; body @ 0x00 cc_dma_increment @ 0x34 }
+bytes_of! { RequestBuffer: 56 }
 
 impl RequestBuffer {
     /// Offset of the trailer.

@@ -3,14 +3,16 @@
 //! For code that shares memory with the original's clients or reads its core dumps; our own units are typed Rust
 //! values. Spec `xu.md` sections 2.3 to 2.5.
 
-use crate::layout::assert_layout;
+use crate::layout::{assert_layout, bytes_of};
 use crate::queue::QueueHeader;
+use crate::range::OutOfRange;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A lock's area: the size of a pthread mutex. Any lock may live inside.
 pub type LockArea = [u64; 5];
 
 /// What every unit begins with (448 bytes).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 pub struct UnitBase {
     /// [`crate::XuId`] bits.
@@ -37,10 +39,11 @@ pub struct UnitBase {
     pub pad_190: [u8; 48],
 }
 
-assert_layout! { UnitBase: 448 bytes, align 64;
+assert_layout! { UnitBase is "tpb_xu_base_t" in "xu.md 2.3": 448 bytes, align 64;
 xu_id @ 0x000  initialized @ 0x002  pad_03 @ 0x003  vcore @ 0x008  has_work_efd @ 0x010
 health_status @ 0x014  pad_18 @ 0x018  work_queue @ 0x040  submit_work_lock @ 0x140
 mark_comp_lock @ 0x168  pad_190 @ 0x190 }
+bytes_of! { UnitBase: 448 }
 
 impl UnitBase {
     /// Normal operation.
@@ -49,10 +52,67 @@ impl UnitBase {
     pub const CLOSING: u32 = 1;
     /// A fatal error occurred.
     pub const DEGRADED: u32 = 2;
+
+    /// The health of the unit.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the word is none of the three values.
+    pub const fn health(&self) -> Result<Health, OutOfRange> {
+        Health::from_raw(self.health_status)
+    }
+}
+
+/// What `health_status` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Health {
+    /// Normal operation.
+    Healthy = UnitBase::HEALTHY,
+    /// The runtime is closing: no new work except stops.
+    Closing = UnitBase::CLOSING,
+    /// A fatal error occurred: what is queued completes with 101.
+    Degraded = UnitBase::DEGRADED,
+}
+
+impl Health {
+    /// Every health, by value.
+    pub const ALL: [Self; 3] = [Self::Healthy, Self::Closing, Self::Degraded];
+
+    /// The health with this ABI value.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] for any value but 0, 1 and 2.
+    pub const fn from_raw(raw: u32) -> Result<Self, OutOfRange> {
+        match raw {
+            UnitBase::HEALTHY => Ok(Self::Healthy),
+            UnitBase::CLOSING => Ok(Self::Closing),
+            UnitBase::DEGRADED => Ok(Self::Degraded),
+            _ => Err(OutOfRange {
+                what: "health of a unit",
+                // CAST: widening.
+                value: raw as u64,
+                allowed: "0, 1, 2",
+            }),
+        }
+    }
+
+    /// The ABI value.
+    #[must_use]
+    pub const fn raw(self) -> u32 {
+        self as u32
+    }
+}
+
+impl TryFrom<u32> for Health {
+    type Error = OutOfRange;
+
+    fn try_from(raw: u32) -> Result<Self, OutOfRange> {
+        Self::from_raw(raw)
+    }
 }
 
 /// One entry of the unit table (576 bytes).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 pub struct Unit {
     /// What every unit begins with.
@@ -75,10 +135,23 @@ pub struct Unit {
     pub pad_218: [u8; 40],
 }
 
-assert_layout! { Unit: 576 bytes, align 64;
+assert_layout! { Unit is "tpb_execution_unit_t" in "xu.md 2.4": 576 bytes, align 64;
 base @ 0x000  current_exec_initialized @ 0x1C0  pad_1c1 @ 0x1C1  current_exec_state @ 0x1C8
 last_posted_model @ 0x1D0  deferred_unstage_ref @ 0x1D8  last_exec_model @ 0x1E8
 unstage_lock @ 0x1F0  pad_218 @ 0x218 }
+bytes_of! { Unit: 576 }
+
+impl Unit {
+    /// Bytes of the harvest state that `current_exec_state` points at. Its inside is nobody else's business.
+    pub const HARVEST_STATE_SIZE: usize = 472;
+
+    /// The id of the model that was staged last: the low half of its slot.
+    #[must_use]
+    pub const fn last_posted_model_id(&self) -> u32 {
+        // CAST: the high half has no meaning.
+        self.last_posted_model as u32
+    }
+}
 
 /// Entries of the unit table, one per virtual core.
 pub const UNIT_TABLE_ENTRIES: usize = 256;
@@ -86,7 +159,7 @@ pub const UNIT_TABLE_ENTRIES: usize = 256;
 const _: () = assert!(UNIT_TABLE_ENTRIES * size_of::<Unit>() == 0x24000);
 
 /// A worker and the units that it serves (88 bytes).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Worker {
     /// Thread handle.
@@ -96,11 +169,30 @@ pub struct Worker {
     /// Never read or written.
     pub pad_0c: [u8; 4],
     /// Addresses of the units.
-    pub owned_tpb_xus: [u64; 8],
+    pub owned_tpb_xus: [u64; Worker::MAX_UNITS],
     /// How many of them there are.
     pub owned_tpb_xu_count: u64,
 }
 
-assert_layout! { Worker: 88 bytes, align 8;
+assert_layout! { Worker is "kmgr_xu_worker_t" in "xu.md 2.5": 88 bytes, align 8;
 thread @ 0x00  stop_thread_efd @ 0x08  pad_0c @ 0x0C  owned_tpb_xus @ 0x10
 owned_tpb_xu_count @ 0x50 }
+bytes_of! { Worker: 88 }
+
+impl Worker {
+    /// Most units that one worker serves.
+    pub const MAX_UNITS: usize = 8;
+
+    /// The addresses of the units that the worker serves.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the count exceeds the table.
+    pub fn units(&self) -> Result<&[u64], OutOfRange> {
+        let count = usize::try_from(self.owned_tpb_xu_count).unwrap_or(usize::MAX);
+        self.owned_tpb_xus.get(..count).ok_or(OutOfRange {
+            what: "number of units of a worker",
+            value: self.owned_tpb_xu_count,
+            allowed: "0 to 8",
+        })
+    }
+}

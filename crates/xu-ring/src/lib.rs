@@ -1,135 +1,29 @@
-//! The three-cursor ring that carries requests from the thread that submits them to the worker of their unit.
+//! Rings that carry values from one thread to another, in order, without a lock and without a copy.
 //!
-//! `xu-worker` owns one ring per queue of an execution unit: its submit funnel holds the [`Submitter`] behind a lock, its
-//! worker thread the [`Worker`], and whoever asks or waits an [`Observer`]. The ring knows no device and no operating
-//! system: it moves boxes, numbers and the descriptor numbers of waiters.
+//! # Which one
 //!
-//! ```
-//! use xu_abi::{XuId, XuType};
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let compute = XuId::new(XuType::Compute, 0, 3).ok_or("no such queue")?;
-//! let (mut submitter, mut worker, observer) = xu_ring::ring::<&str>(compute, 8)?;
-//!
-//! let seq = submitter.submit(Box::new("run the model"))?;
-//! assert!(worker.peek().is_err(), "it is held back");
-//! submitter.trigger_next()?;
-//!
-//! let item = worker.take()?;
-//! assert_eq!(item.as_deref(), Some(&"run the model"));
-//! assert_eq!(worker.pop()?.seq, seq);
-//! assert_eq!(observer.is_completed(seq), Ok(true));
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # Three cursors
-//!
-//! ```text
-//!   reclaimed | in flight: the worker's   | held back: submitted, not triggered | free: the submitter's
-//!  -----------+---------------------------+-------------------------------------+----------------------
-//!         completed                   triggered                             submitted
-//!         exec_head                   scheduled_head                        scheduled_tail
-//!         moved by pop                moved by trigger                      moved by submit
-//! ```
-//!
-//! `completed <= triggered <= submitted <= completed + capacity`, always. Cursors are 48-bit counters that start at 1, so
-//! number 0 is "nothing yet"; they never wrap, and after the last number a submit fails. The slot of cursor `c` is
-//! `c % capacity`, for any capacity from 1. Header and slots have the sizes and offsets of `xu_abi::QueueHeader` and
-//! `xu_abi::Slot`, which is asserted when this crate is compiled.
-//!
-//! # Why the orderings suffice
-//!
-//! Each cursor has one writer, which stores with release and reads its own copy. Everybody else loads with acquire. There
-//! is no read-modify-write operation on a cursor, no fence and no `SeqCst`.
-//!
-//! | store (release) | load (acquire) | what is ordered |
-//! |---|---|---|
-//! | `triggered`, by trigger | `triggered`, by the worker | writing of the slot before its use |
-//! | `completed`, by pop | `completed`, by the submitter | last look at the slot before it is filled again |
-//! | `completed`, by pop | `completed`, by observers | the request's status before the news that it is complete |
-//! | `submitted`, by submit | `submitted`, by observers | number and empty waiter of the slot before a waiter is installed |
-//! | `triggered`, by trigger | `triggered`, by observers | an older `submitted` before: a snapshot never shows it smaller |
-//! | `completed`, by pop | `completed`, by observers | an older `triggered` before: likewise |
-//! | the count of handles | the same, by the last one to go | every use of the memory before its freeing |
-//!
-//! The waiter is the one word that a third party writes. It is atomic, so nobody can cause a data race; that no waiter is
-//! forgotten is the work of the unit's `mark_comp_lock`, which covers [`Observer::install_waiter`] and [`Worker::pop`].
-//! `tests/loom.rs` weakens each of these orderings in turn and shows a run of the ring that then goes wrong.
-//!
-//! # Map
-//!
-//! | module | subject |
-//! |---|---|
-//! | `submitter`, `worker`, `observer` | the ends: [`Submitter`], [`Worker`], [`Observer`] |
-//! | `halves` | the algorithm, as the two halves that own slots |
-//! | `memory` | header, slots, the ownership rule, and who frees them |
-//! | `waiter`, `error` | [`Waiter`], and the answers of a ring that refuses |
-//! | `order`, `mutant`, `sync` | orderings, faults seeded by models, and the choice between `core` and loom |
+//! * `queue`: requests of an execution unit. They are boxes with numbers; they can be held back after they were submitted; they
+//!   stay in the ring while they run; and any number of observers may ask how far they are, or leave a waiter. Header
+//!   and slots have the layout of `xu-abi`.
 //!
 //! # Features
 //!
+//! * `alloc` (default): queues on the heap. Without it there is `spsc::Inline`, which needs no allocator.
+//! * `async`: `spsc::parking`, ends that wait in a task.
+//! * `std`: the same in a thread. Implies `alloc` and `async`.
 //! * `checked`: compare sequence and cursor at every look at a slot in release builds too; debug builds always do.
-//! * `test-hooks`: `ring_starting_at`, for tests near the end of the number space.
+//! * `test-hooks`: `queue::ring_starting_at`, for tests near the end of the number space.
 #![no_std]
 
+#[cfg(feature = "alloc")]
 extern crate alloc;
 
-mod error;
-mod halves;
-mod memory;
 mod mutant;
-mod observer;
-mod order;
-mod submitter;
+#[cfg(feature = "alloc")]
+pub mod queue;
+pub mod spsc;
 mod sync;
-mod waiter;
-mod worker;
 
-use xu_abi::{Cursor, XuId};
-
-pub use error::{InstallError, NeverIssued, PeekError, RingError, SubmitError};
 #[cfg(loom)]
 #[doc(hidden)]
 pub use mutant::Mutant;
-pub use observer::{Observer, Snapshot};
-pub use submitter::{Pending, Submitter};
-pub use waiter::Waiter;
-pub use worker::{Current, Popped, Worker};
-
-/// The three ends of a ring.
-pub type Ends<T> = (Submitter<T>, Worker<T>, Observer<T>);
-
-/// Makes the ring of queue `xu` with `capacity` slots, and returns its ends.
-///
-/// The memory lives until the last end is dropped, which also drops every payload that is left.
-///
-/// # Errors
-/// [`RingError::ZeroCapacity`], and [`RingError::NoMemory`] for a capacity that cannot be allocated.
-pub fn ring<T: Send>(xu: XuId, capacity: u64) -> Result<Ends<T>, RingError> {
-    ends(xu, capacity, Cursor::FIRST)
-}
-
-/// As [`ring`], with `start` as the number of the first request; [`Cursor::NONE`] counts as [`Cursor::FIRST`].
-///
-/// The ring behaves as if every earlier request had been submitted and completed.
-///
-/// # Errors
-/// As [`ring`].
-#[cfg(feature = "test-hooks")]
-pub fn ring_starting_at<T: Send>(
-    xu: XuId,
-    capacity: u64,
-    start: Cursor,
-) -> Result<Ends<T>, RingError> {
-    ends(xu, capacity, start)
-}
-
-fn ends<T: Send>(xu: XuId, capacity: u64, start: Cursor) -> Result<Ends<T>, RingError> {
-    let (submit, work, memory) = halves::split(xu, capacity, start)?;
-    Ok((
-        Submitter::new(submit),
-        Worker::new(work),
-        Observer::new(memory),
-    ))
-}

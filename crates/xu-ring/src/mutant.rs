@@ -12,6 +12,10 @@ macro_rules! mutants {
             not(loom),
             expect(unreachable_pub, reason = "only the models list the mutants")
         )]
+        #[cfg_attr(
+            not(feature = "std"),
+            allow(dead_code, reason = "some faults are those of modules that are not there")
+        )]
         pub enum Mutant {
             $($(#[$doc])* $variant,)*
         }
@@ -39,30 +43,84 @@ mutants! {
     SubmittedLoad = "submitted-load",
     /// The triggered cursor is stored with `Relaxed`.
     TriggeredStore = "triggered-store",
-    /// The worker loads the triggered cursor with `Relaxed`.
-    TriggeredLoadByWorker = "triggered-load-by-worker",
     /// An observer loads the triggered cursor with `Relaxed`.
-    TriggeredLoadByObserver = "triggered-load-by-observer",
+    TriggeredLoad = "triggered-load",
     /// The completed cursor is stored with `Relaxed`.
     CompletedStore = "completed-store",
     /// The submitter loads the completed cursor with `Relaxed`.
     CompletedLoadBySubmitter = "completed-load-by-submitter",
     /// An observer loads the completed cursor with `Relaxed`.
     CompletedLoadByObserver = "completed-load-by-observer",
+    /// A trigger stores the stage of a slot with `Relaxed`.
+    StageStoreByTrigger = "stage-store-by-trigger",
+    /// The worker loads the stage of a slot with `Relaxed`.
+    StageLoadByWorker = "stage-load-by-worker",
+    /// A pop stores the stage of a slot with `Relaxed`.
+    StageStoreByPop = "stage-store-by-pop",
+    /// The submitter loads the stage of a slot with `Relaxed`.
+    StageLoadBySubmitter = "stage-load-by-submitter",
+    /// The descriptor of a waiter is stored with `Relaxed`.
+    WaiterStore = "waiter-store",
+    /// A pop loads the descriptor of a waiter with `Relaxed`.
+    WaiterLoad = "waiter-load",
     /// An end that goes does not release what it did.
     ShareRelease = "share-release",
     /// The last end does not acquire what the others released.
     ShareAcquire = "share-acquire",
     /// The submitted cursor moves before the slot is written.
     PublishBeforeBody = "publish-before-body",
-    /// The completed cursor moves before the waiter has been read.
-    CaptureAfterPop = "capture-after-pop",
-    /// One request more than the capacity is accepted.
-    FullOffByOne = "full-off-by-one",
+    /// The submitted cursor moves past each request of a batch before its slot is written.
+    BatchBeforeBody = "batch-before-body",
+    /// A submit leaves the stage of the previous request in the slot.
+    StageNotReset = "stage-not-reset",
     /// A submit leaves the previous request's waiter in the slot.
     WaiterNotReset = "waiter-not-reset",
+    /// One request more than the capacity is accepted.
+    FullOffByOne = "full-off-by-one",
+    /// A trigger changes the stages of slots before it moves the triggered cursor.
+    StageBeforeTriggered = "stage-before-triggered",
+    /// The completed cursor moves before the waiter has been read.
+    CaptureAfterPop = "capture-after-pop",
+    /// A slot is marked as done after the completed cursor has moved.
+    DoneAfterCompleted = "done-after-completed",
+    /// A pop leaves the stage of its slot as it is.
+    NeverDone = "never-done",
+    /// The completed cursor moves past each request of a batch before its slot is emptied.
+    BatchBeforeCapture = "batch-before-capture",
+    /// The submitter believes that a slot has been filled again one request before it is.
+    LapOffByOne = "lap-off-by-one",
+    /// A waiter's flag is stored after its descriptor.
+    WaiterFlagLast = "waiter-flag-last",
     /// A snapshot loads its cursors from submitted to completed.
     SnapshotBackwards = "snapshot-backwards",
+    /// A push stores the state of a slot with `Relaxed`.
+    SpscPublishStore = "spsc-publish-store",
+    /// The consumer loads the state of a slot with `Relaxed`.
+    SpscValueLoad = "spsc-value-load",
+    /// A pop stores the state of a slot with `Relaxed`.
+    SpscFreeStore = "spsc-free-store",
+    /// The producer loads the state of a slot with `Relaxed`.
+    SpscRoomLoad = "spsc-room-load",
+    /// A slot is full before its value is written.
+    SpscPublishBeforeBody = "spsc-publish-before-body",
+    /// A slot is empty before its value is read.
+    SpscFreeBeforeRead = "spsc-free-before-read",
+    /// The going of an end is loaded with `Relaxed`.
+    SpscOpenLoad = "spsc-open-load",
+    /// An end goes with `Relaxed`.
+    SpscCloseStore = "spsc-close-store",
+    /// An end that goes releases nothing of what it did.
+    SpscLeaveRelease = "spsc-leave-release",
+    /// The last end does not acquire what the other did to the memory.
+    SpscLeaveAcquire = "spsc-leave-acquire",
+    /// A waiting end changes a slot with `Relaxed`.
+    SpscSwap = "spsc-swap",
+    /// A waiting end changes a slot with a load and a store.
+    SpscStoreInsteadOfSwap = "spsc-store-instead-of-swap",
+    /// A receiver sleeps without leaving its mark and looking again.
+    SpscNoSecondLook = "spsc-no-second-look",
+    /// An end goes without ringing for the other.
+    SpscSilentLeave = "spsc-silent-leave",
 }
 
 impl Mutant {

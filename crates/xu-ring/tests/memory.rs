@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use xu_abi::XuId;
-use xu_ring::RingError;
+use xu_ring::queue::RingError;
 
 thread_local! {
     /// How many allocations of this thread still succeed; `None`: all of them.
@@ -69,7 +69,7 @@ fn r3_each_failing_allocation_is_an_error() {
     let mut allowed = 0;
     let ends = loop {
         ALLOWED.with(|left| left.set(Some(allowed)));
-        let made = xu_ring::ring::<u64>(xu, 8);
+        let made = xu_ring::queue::ring::<u64>(xu, 8);
         ALLOWED.with(|left| left.set(None));
         match made {
             Ok(ends) => break ends,
@@ -83,8 +83,8 @@ fn r3_each_failing_allocation_is_an_error() {
         allowed += 1;
     };
     assert_eq!(allowed, 2, "slots, and the block of header and count");
-    // 8 slots of 32 bytes, the 256-byte header, and the count on a cache line of its own.
-    assert_eq!(HELD.with(Cell::get) - before, 8 * 32 + 256 + 64);
+    // 8 slots of 32 bytes, which begin at a pair of cache lines; the header in two such pairs, the count in a third.
+    assert_eq!(HELD.with(Cell::get) - before, (8 * 32 + 128 - 8) + 3 * 128);
     drop(ends);
     assert_eq!(HELD.with(Cell::get), before);
 }

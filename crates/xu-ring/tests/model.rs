@@ -6,6 +6,7 @@
 )]
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
@@ -13,7 +14,10 @@ use std::sync::atomic::AtomicI32;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use xu_abi::{Cursor, SeqId, XuId};
-use xu_ring::{Ends, InstallError, NeverIssued, PeekError, SubmitError, Waiter, ring_starting_at};
+use xu_ring::queue::{
+    BatchError, Ends, InstallError, NeverIssued, PeekError, Popped, SubmitError, Waiter,
+    ring_starting_at,
+};
 
 const XU: XuId = XuId::from_raw(0x0301);
 const LAST: u64 = Cursor::LAST.get();
@@ -23,12 +27,26 @@ enum Op {
     Submit {
         status: usize,
     },
+    /// An iterator of `len` items that panics instead of yielding number `panics_at`, if it gets there.
+    SubmitBatch {
+        len: usize,
+        panics_at: usize,
+    },
     PeekTrigger,
     Trigger,
     TriggerAll,
     Peek,
     Take,
     Pop,
+    /// A collection that panics instead of taking number `panics_at`, if it gets there.
+    PopBatch {
+        max: usize,
+        panics_at: usize,
+    },
+    /// Stops after `steps`.
+    Drain {
+        steps: usize,
+    },
     /// Asks for, or waits for, a request near the cursors.
     IsCompleted {
         offset: i64,
@@ -41,15 +59,22 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let offset = -6_i64..6;
+    // Further than a lap.
+    let offset = -10_i64..10;
+    let panics_at = prop_oneof![3 => Just(usize::MAX), 1 => 0_usize..4];
     prop_oneof![
         6 => (0_usize..3).prop_map(|status| Op::Submit { status: status * 4 }),
+        2 => (0_usize..12, panics_at.clone())
+            .prop_map(|(len, panics_at)| Op::SubmitBatch { len, panics_at }),
         1 => Just(Op::PeekTrigger),
         4 => Just(Op::Trigger),
         1 => Just(Op::TriggerAll),
         1 => Just(Op::Peek),
         2 => Just(Op::Take),
         4 => Just(Op::Pop),
+        2 => (0_usize..6, panics_at)
+            .prop_map(|(max, panics_at)| Op::PopBatch { max, panics_at }),
+        1 => (0_usize..12).prop_map(|steps| Op::Drain { steps }),
         2 => offset.clone().prop_map(|offset| Op::IsCompleted { offset }),
         2 => (offset, 0..=i32::MAX, any::<bool>())
             .prop_map(|(offset, efd, pooled)| Op::Install { offset, efd, pooled }),
@@ -94,6 +119,31 @@ impl Model {
         Ok(number < self.completed())
     }
 
+    fn room(&self) -> usize {
+        let numbers = LAST + 1 - self.next;
+        (self.capacity - self.entries.len()).min(usize::try_from(numbers).unwrap())
+    }
+
+    fn submit(&mut self, status: *const AtomicI32) {
+        self.entries.push_back(Entry {
+            status,
+            waiter: None,
+            item: Some(self.next),
+        });
+        self.next += 1;
+    }
+
+    /// The oldest request, which must be triggered, is complete: this is what its slot held.
+    fn pop(&mut self, popped: &Popped<Payload>) {
+        assert!(self.triggered > 0);
+        assert_eq!(popped.seq, seq(self.completed()));
+        let entry = self.entries.pop_front().unwrap();
+        self.triggered -= 1;
+        assert_eq!(popped.status, entry.status);
+        assert_eq!(popped.waiter, entry.waiter);
+        assert_eq!(popped.item.as_ref().map(|item| item.number), entry.item);
+    }
+
     fn live(&self) -> usize {
         self.entries
             .iter()
@@ -125,13 +175,7 @@ fn apply(op: &Op, model: &mut Model, ends: &mut Ends<Payload>, alive: &Arc<()>) 
                 Ok(submitted) => {
                     assert!(model.entries.len() < model.capacity && model.next <= LAST);
                     assert_eq!(submitted, seq(model.next));
-                    let item = Some(model.next);
-                    model.entries.push_back(Entry {
-                        status,
-                        waiter: None,
-                        item,
-                    });
-                    model.next += 1;
+                    model.submit(status);
                 }
                 Err(SubmitError::Exhausted { item, xu }) => {
                     assert_eq!((model.next, item.number, xu), (LAST + 1, LAST + 1, XU));
@@ -141,6 +185,49 @@ fn apply(op: &Op, model: &mut Model, ends: &mut Ends<Payload>, alive: &Arc<()>) 
                     assert!(model.next <= LAST && item.number == model.next);
                 }
                 Err(error) => panic!("{error}"),
+            }
+        }
+        Op::SubmitBatch { len, panics_at } => {
+            let (room, next) = (model.room(), model.next);
+            let mut yielded = 0;
+            let mut items = (0..len).map(|index| {
+                assert!(yielded < room, "asked for an item without room for it");
+                // Unwinds without the hook, which would print it.
+                if index == panics_at {
+                    resume_unwind(Box::new("an iterator's own affair"));
+                }
+                yielded += 1;
+                Box::new(Payload {
+                    number: next + index as u64,
+                    _alive: alive.clone(),
+                })
+            });
+            let batch = catch_unwind(AssertUnwindSafe(|| submitter.submit_batch(items.by_ref())));
+            let is_exhausted = next > LAST;
+            drop(items);
+            match batch {
+                Ok(Ok(batch)) => {
+                    assert!(room > 0);
+                    assert_eq!(yielded, len.min(room));
+                    assert_eq!(batch.len(), yielded as u64);
+                    assert_eq!(batch.is_empty(), yielded == 0);
+                    let last = next + yielded as u64;
+                    assert!(batch.iter().eq((next..last).map(seq)));
+                    let ends = (yielded > 0).then(|| (seq(next), seq(last - 1)));
+                    assert_eq!(batch.first().zip(batch.last()), ends);
+                }
+                Ok(Err(BatchError::Full { xu: XU, capacity })) => {
+                    assert_eq!(capacity, model.entries.len() as u64);
+                    assert!(!is_exhausted && yielded == 0);
+                }
+                Ok(Err(BatchError::Exhausted { xu: XU })) => {
+                    assert!(is_exhausted && yielded == 0);
+                }
+                Ok(Err(error)) => panic!("{error}"),
+                Err(_) => assert_eq!(yielded, panics_at),
+            }
+            for _ in 0..yielded {
+                model.submit(ptr::null());
             }
         }
         Op::PeekTrigger => match submitter.peek_next_trigger() {
@@ -189,23 +276,43 @@ fn apply(op: &Op, model: &mut Model, ends: &mut Ends<Payload>, alive: &Arc<()>) 
             Err(error) => assert_eq!((error, model.triggered), (PeekError::Empty, 0)),
         },
         Op::Pop => match worker.pop() {
-            Ok(popped) => {
-                assert!(model.triggered > 0);
-                assert_eq!(popped.seq, seq(model.completed()));
-                let entry = model.entries.pop_front().unwrap();
-                model.triggered -= 1;
-                assert_eq!(popped.status, entry.status);
-                assert_eq!(popped.waiter, entry.waiter);
-                assert_eq!(popped.item.map(|item| item.number), entry.item);
-            }
+            Ok(popped) => model.pop(&popped),
             Err(error) => assert_eq!((error, model.triggered), (PeekError::Empty, 0)),
         },
+        Op::PopBatch { max, panics_at } => {
+            let mut into = Picky {
+                panics_at,
+                taken: Vec::new(),
+            };
+            let triggered = model.triggered;
+            let count = catch_unwind(AssertUnwindSafe(|| worker.pop_batch(max, &mut into)));
+            let expected = max.min(triggered);
+            match count {
+                Ok(count) => {
+                    assert_eq!(count, Ok(expected));
+                    assert_eq!(into.taken.len(), expected);
+                }
+                // The one that it panicked about was out of the ring.
+                Err(_) => assert_eq!(into.taken.len(), panics_at + 1),
+            }
+            for popped in &into.taken {
+                model.pop(popped);
+            }
+        }
+        Op::Drain { steps } => {
+            let mut drain = worker.drain();
+            for _ in 0..steps {
+                match drain.next() {
+                    Some(popped) => model.pop(&popped),
+                    None => assert_eq!(model.triggered, 0),
+                }
+            }
+        }
         Op::IsCompleted { offset } => {
             let number = near(model, offset);
-            assert_eq!(
-                observer.is_completed(seq(number)),
-                model.is_completed(number)
-            );
+            let expected = model.is_completed(number);
+            assert_eq!(observer.is_completed(seq(number)), expected);
+            assert_eq!(submitter.is_completed(seq(number)), expected);
         }
         Op::Install {
             offset,
@@ -235,6 +342,23 @@ fn apply(op: &Op, model: &mut Model, ends: &mut Ends<Payload>, alive: &Arc<()>) 
     }
 }
 
+/// Takes until it panics.
+struct Picky {
+    panics_at: usize,
+    taken: Vec<Popped<Payload>>,
+}
+
+impl Extend<Popped<Payload>> for Picky {
+    fn extend<I: IntoIterator<Item = Popped<Payload>>>(&mut self, popped: I) {
+        for (index, popped) in popped.into_iter().enumerate() {
+            self.taken.push(popped);
+            if index == self.panics_at {
+                resume_unwind(Box::new("a collection's own affair"));
+            }
+        }
+    }
+}
+
 fn near(model: &Model, offset: i64) -> u64 {
     model
         .completed()
@@ -255,6 +379,12 @@ fn compare(model: &Model, ends: &Ends<Payload>, alive: &Arc<()>) {
         (depth, depth, depth)
     );
     assert_eq!(submitter.is_idle(), depth == 0);
+    // A lap back, and everything that is outstanding.
+    let oldest = model.next.saturating_sub(2 * model.capacity as u64);
+    for number in oldest..model.next {
+        let is_completed = submitter.is_completed(seq(number));
+        assert_eq!(is_completed, model.is_completed(number), "{number}");
+    }
     let last_submitted = seq(model.next - 1);
     assert_eq!(
         (submitter.last_submitted(), observer.last_submitted()),
@@ -310,6 +440,29 @@ fn r3_end_of_the_number_space() {
     assert_eq!(observer.is_completed(seq(LAST)), Ok(true));
     assert!(observer.is_completed(seq(LAST + 1)).is_err());
     assert_eq!(observer.last_submitted(), seq(LAST));
+}
+
+/// A batch takes what there are numbers for, and leaves the rest in its iterator.
+#[test]
+fn r3_batch_ends_with_the_number_space() {
+    let (mut submitter, mut worker, observer) =
+        ring_starting_at(XU, 8, Cursor::new(LAST - 1).unwrap()).unwrap();
+    let mut items = (1..=5).map(Box::new);
+    let batch = submitter.submit_batch(items.by_ref()).unwrap();
+    assert!(batch.iter().eq([seq(LAST - 1), seq(LAST)]));
+    let exhausted = BatchError::Exhausted { xu: XU };
+    assert_eq!(submitter.submit_batch(items.by_ref()), Err(exhausted));
+    assert!(items.eq([3, 4, 5].map(Box::new)));
+    assert_eq!(submitter.trigger_all(), Ok(2));
+    let mut popped = Vec::new();
+    assert_eq!(worker.pop_batch(usize::MAX, &mut popped), Ok(2));
+    assert_eq!(observer.last_completed(), seq(LAST));
+    assert_eq!(submitter.is_completed(seq(LAST)), Ok(true));
+    assert!(submitter.is_completed(seq(LAST + 1)).is_err());
+    assert_eq!(
+        submitter.submit_batch([6].map(Box::new)),
+        Err(BatchError::Exhausted { xu: XU })
+    );
 }
 
 /// When both are true, the answer is the one that waiting does not change.

@@ -14,16 +14,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use xu_abi::{Cursor, SeqId, XuId};
-use xu_ring::{
-    Ends, InstallError, NeverIssued, Observer, PeekError, RingError, SubmitError, Submitter,
-    Waiter, Worker,
+use xu_ring::queue::{
+    BatchError, Ends, InstallError, NeverIssued, Observer, PeekError, Popped, RingError,
+    SubmitError, Submitter, Waiter, Worker,
 };
 
 const XU: XuId = XuId::from_raw(0x0301);
 const OTHER: XuId = XuId::from_raw(0x0401);
 
 fn ring<T: Send>(capacity: u64) -> Ends<T> {
-    xu_ring::ring(XU, capacity).unwrap()
+    xu_ring::queue::ring(XU, capacity).unwrap()
 }
 
 fn seq(number: u64) -> SeqId {
@@ -120,9 +120,109 @@ fn r1_payload_can_be_changed_and_taken_once() {
     assert_eq!(observer.is_completed(seq(1)), Ok(true));
 }
 
+/// Nothing of a batch is visible before all of it is written, and nothing is complete before all of it is read.
+#[test]
+fn r1_batch_is_published_at_its_end() {
+    let (mut submitter, mut worker, observer) = ring(4);
+    let waiter = Waiter::one_shot(9).unwrap();
+    let items = (1..=3).map(|number| {
+        assert_eq!(observer.last_submitted(), seq(0));
+        Box::new(number)
+    });
+    let batch = submitter.submit_batch(items).unwrap();
+    assert_eq!(
+        (batch.first(), batch.last(), batch.len()),
+        (Some(seq(1)), Some(seq(3)), 3)
+    );
+    assert_eq!(observer.last_submitted(), seq(3));
+    assert_eq!(observer.install_waiter(seq(2), waiter), Ok(None));
+    let mut nothing = Vec::new();
+    assert_eq!(worker.pop_batch(9, &mut nothing), Ok(0));
+    assert_eq!(submitter.trigger_all(), Ok(3));
+
+    struct Watching<'a>(&'a Observer<i32>, Vec<Popped<i32>>);
+    impl Extend<Popped<i32>> for Watching<'_> {
+        fn extend<I: IntoIterator<Item = Popped<i32>>>(&mut self, popped: I) {
+            for popped in popped {
+                assert_eq!(self.0.last_completed(), seq(0));
+                self.1.push(popped);
+            }
+        }
+    }
+    let mut into = Watching(&observer, Vec::new());
+    assert_eq!(worker.pop_batch(2, &mut into), Ok(2));
+    let [first, second] = into.1.as_slice() else {
+        panic!("two were asked for");
+    };
+    assert_eq!((first.seq, first.waiter), (seq(1), None));
+    assert_eq!((second.seq, second.waiter), (seq(2), Some(waiter)));
+    assert_eq!(observer.last_completed(), seq(2));
+    assert_eq!(worker.drain().map(|popped| popped.seq).next(), Some(seq(3)));
+    assert_eq!(worker.drain().count(), 0);
+}
+
+/// A collection that takes nothing, and one that forgets its iterator: neither keeps the batch open.
+#[test]
+fn r1_batch_does_not_depend_on_its_collection() {
+    struct Refusing;
+    impl Extend<Popped<i32>> for Refusing {
+        fn extend<I: IntoIterator<Item = Popped<i32>>>(&mut self, _: I) {}
+    }
+    struct Forgetting(Option<SeqId>);
+    impl Extend<Popped<i32>> for Forgetting {
+        fn extend<I: IntoIterator<Item = Popped<i32>>>(&mut self, popped: I) {
+            let mut popped = popped.into_iter();
+            self.0 = popped.next().map(|popped| popped.seq);
+            std::mem::forget(popped);
+        }
+    }
+    let (mut submitter, mut worker, observer) = ring(2);
+    let _ = submitter.submit_batch([1, 2].map(Box::new)).unwrap();
+    submitter.trigger_all().unwrap();
+    assert_eq!(worker.pop_batch(0, &mut Vec::new()), Ok(0));
+    assert_eq!(worker.pop_batch(2, &mut Refusing), Ok(0));
+    assert_eq!(observer.last_completed(), seq(0));
+    let mut forgetting = Forgetting(None);
+    assert_eq!(worker.pop_batch(2, &mut forgetting), Ok(1));
+    assert_eq!(forgetting.0, Some(seq(1)));
+    assert_eq!(observer.last_completed(), seq(1));
+    assert_eq!(worker.pop().unwrap().seq, seq(2));
+}
+
+#[test]
+fn r3_batch_takes_what_there_is_room_for() {
+    for capacity in [1, 2, 3, 5] {
+        let (mut submitter, mut worker, observer) = ring(capacity);
+        let mut items = (1..=20).map(Box::new);
+        let mut expected = 1;
+        let mut rest = 20;
+        while rest > 0 {
+            let empty = submitter.submit_batch(std::iter::empty()).unwrap();
+            assert_eq!(
+                (empty.is_empty(), empty.first(), empty.last()),
+                (true, None, None)
+            );
+            let batch = submitter.submit_batch(items.by_ref()).unwrap();
+            assert_eq!(batch.len(), capacity.min(rest));
+            rest -= batch.len();
+            if batch.len() == capacity {
+                let full = BatchError::Full { xu: XU, capacity };
+                assert_eq!(submitter.submit_batch(items.by_ref()), Err(full));
+            }
+            assert_eq!(observer.depth(), batch.len());
+            assert_eq!(submitter.trigger_all(), Ok(batch.len()));
+            for popped in worker.drain() {
+                assert_eq!(popped.item.as_deref(), Some(&expected));
+                expected += 1;
+            }
+        }
+        assert_eq!(expected, 21);
+    }
+}
+
 #[test]
 fn r3_impossible_capacities_are_errors() {
-    let refused = |capacity| xu_ring::ring::<u64>(XU, capacity).unwrap_err();
+    let refused = |capacity| xu_ring::queue::ring::<u64>(XU, capacity).unwrap_err();
     assert_eq!(refused(0), RingError::ZeroCapacity { xu: XU });
     for capacity in [1 << 58, 1 << 59, 1 << 63, u64::MAX] {
         assert_eq!(refused(capacity), RingError::NoMemory { xu: XU, capacity });
@@ -231,6 +331,54 @@ fn r5_panicking_destructor_runs_once_and_stops_no_other() {
     assert_eq!(Arc::strong_count(&drops), 1);
 }
 
+/// What an iterator yielded before it panicked is in the ring, once.
+#[test]
+fn r5_panicking_iterator_loses_nothing() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let (mut submitter, mut worker, observer) = ring(4);
+    let items = (0..4).map(|number| {
+        assert!(number < 2, "an iterator's own affair");
+        Payload::boxed(&drops)
+    });
+    catch_unwind(AssertUnwindSafe(|| submitter.submit_batch(items))).unwrap_err();
+    assert_eq!(observer.last_submitted(), seq(2));
+    assert_eq!(submitter.trigger_all(), Ok(2));
+    assert_eq!(worker.drain().count(), 2);
+    assert_eq!(drops.load(Ordering::Relaxed), 2);
+    // And the ring goes on.
+    assert_eq!(submitter.submit(Payload::boxed(&drops)).unwrap(), seq(3));
+}
+
+/// A collection whose elements panic when they go loses those that it was given, and no other.
+#[test]
+fn r5_panic_in_a_batch_completes_what_was_taken() {
+    struct Dropping;
+    impl Extend<Popped<Payload>> for Dropping {
+        fn extend<I: IntoIterator<Item = Popped<Payload>>>(&mut self, popped: I) {
+            popped.into_iter().for_each(drop);
+        }
+    }
+    let drops = Arc::new(AtomicUsize::new(0));
+    let (mut submitter, mut worker, observer) = ring(4);
+    let items = (0..4).map(|number| {
+        Box::new(Payload {
+            drops: drops.clone(),
+            panics: number == 1,
+        })
+    });
+    assert_eq!(submitter.submit_batch(items).unwrap().len(), 4);
+    submitter.trigger_all().unwrap();
+    catch_unwind(AssertUnwindSafe(|| worker.pop_batch(4, &mut Dropping))).unwrap_err();
+    assert_eq!(drops.load(Ordering::Relaxed), 2);
+    assert_eq!(observer.last_completed(), seq(2));
+    assert_eq!(submitter.is_completed(seq(2)), Ok(true));
+    assert_eq!(submitter.is_completed(seq(3)), Ok(false));
+    assert_eq!(worker.pop_batch(4, &mut Dropping), Ok(2));
+    drop((submitter, worker, observer));
+    assert_eq!(drops.load(Ordering::Relaxed), 4);
+    assert_eq!(Arc::strong_count(&drops), 1);
+}
+
 #[test]
 fn r5_oldest_payload_goes_first() {
     struct Logged(u32, Arc<Mutex<Vec<u32>>>);
@@ -299,6 +447,34 @@ fn r6_sequence_identity() {
     assert_eq!(observer.is_completed(foreign), never_issued(foreign));
 }
 
+/// Both ends that can be asked give the same answers, for requests of this lap and of the one before.
+#[test]
+fn r6_submitter_knows_its_own_requests() {
+    for capacity in [1, 2, 3, 5] {
+        let (mut submitter, mut worker, observer) = ring(capacity);
+        let never_issued = |seq| Err(NeverIssued { seq, xu: XU });
+        let foreign = SeqId::new(OTHER, Cursor::FIRST);
+        assert_eq!(submitter.is_completed(seq(0)), never_issued(seq(0)));
+        assert_eq!(submitter.is_completed(seq(1)), never_issued(seq(1)));
+        for number in 1..=3 * capacity {
+            submitter.submit(Box::new(())).unwrap();
+            assert_eq!(submitter.is_completed(seq(number)), Ok(false), "held back");
+            submitter.trigger_next().unwrap();
+            assert_eq!(submitter.is_completed(seq(number)), Ok(false), "in flight");
+            if submitter.depth() == capacity {
+                let _ = worker.pop().unwrap();
+            }
+            for asked in 1..=number {
+                let is_completed = observer.is_completed(seq(asked));
+                assert_eq!(submitter.is_completed(seq(asked)), is_completed);
+            }
+            let next = seq(number + 1);
+            assert_eq!(submitter.is_completed(next), never_issued(next));
+        }
+        assert_eq!(submitter.is_completed(foreign), never_issued(foreign));
+    }
+}
+
 #[test]
 fn r6_waiters_are_refused_where_no_signal_will_come() {
     let (mut submitter, mut worker, observer) = ring(1);
@@ -337,6 +513,10 @@ fn ends_print_themselves_without_their_payloads() {
     assert_eq!(
         format!("{:?}", worker.peek().unwrap()),
         "Current { seq: SeqId(0x0301:1), status: 0x0, is_taken: false, .. }"
+    );
+    assert_eq!(
+        format!("{:?}", worker.drain()),
+        "Drain { worker: Worker { capacity: 2, last_completed: SeqId(0x0301:0), .. } }"
     );
     assert_eq!(
         format!("{worker:?}"),

@@ -9,19 +9,19 @@
     reason = "helpers of tests may panic as tests may"
 )]
 
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use xu_abi::{Cursor, SeqId, XuId};
-use xu_ring::{Ends, InstallError, PeekError, SubmitError, Submitter, Waiter};
+use xu_ring::queue::{Ends, InstallError, PeekError, SubmitError, Submitter, Waiter};
 
 const XU: XuId = XuId::from_raw(0x0301);
 const REQUESTS: u32 = if cfg!(miri) { 40 } else { 20_000 };
 const CAPACITIES: [u64; 4] = [1, 2, 3, 64];
 
 fn ring<T: Send>(capacity: u64) -> Ends<T> {
-    xu_ring::ring(XU, capacity).unwrap()
+    xu_ring::queue::ring(XU, capacity).unwrap()
 }
 
 fn seq(number: u32) -> SeqId {
@@ -128,6 +128,76 @@ fn everything_arrives_once(capacity: u64) {
 fn r2_everything_arrives_once_and_in_order() {
     for capacity in CAPACITIES {
         everything_arrives_once(capacity);
+    }
+}
+
+/// Both ends make batches of what they find; the submitter watches for its oldest request in between.
+#[test]
+fn r2_batches_arrive_once_and_in_order() {
+    for capacity in CAPACITIES {
+        let (mut submitter, mut worker, observer) = ring::<Payload>(capacity);
+        let drops = Arc::new(AtomicUsize::new(0));
+        let statuses: Vec<_> = (0..=REQUESTS).map(|_| AtomicU32::new(0)).collect();
+        thread::scope(|scope| {
+            let drops = &drops;
+            let statuses = statuses.as_slice();
+            scope.spawn(move || {
+                let mut items = (1..=REQUESTS).map(|number| {
+                    Box::new(Payload {
+                        number,
+                        drops: drops.clone(),
+                    })
+                });
+                let mut completed = 0;
+                while completed < REQUESTS {
+                    let batch = submitter.submit_batch(items.by_ref().take(5));
+                    submitter.trigger_all().unwrap();
+                    let mut moves = batch.is_ok_and(|batch| !batch.is_empty());
+                    while submitter.is_completed(seq(completed + 1)) == Ok(true) {
+                        completed += 1;
+                        moves = true;
+                        // Relaxed: seeing the completion has ordered it.
+                        let status = statuses[completed as usize].load(Ordering::Relaxed);
+                        assert_eq!(status, completed);
+                    }
+                    if !moves {
+                        thread::yield_now();
+                    }
+                }
+            });
+            scope.spawn(move || {
+                let mut last = observer.snapshot();
+                while observer.last_completed() != seq(REQUESTS) {
+                    let now = observer.snapshot();
+                    assert!(now.completed <= now.triggered, "{now:?}");
+                    assert!(now.triggered <= now.submitted, "{now:?}");
+                    assert!(last.completed <= now.completed, "{last:?} {now:?}");
+                    last = now;
+                    thread::yield_now();
+                }
+            });
+            let mut next = 1;
+            let mut popped = Vec::new();
+            while next <= REQUESTS {
+                if let Ok(current) = worker.peek() {
+                    let number = current.seq().cursor().get();
+                    assert_eq!(number, u64::from(next));
+                    let max = if next.is_multiple_of(2) { 1 } else { 3 };
+                    for number in next..(next + max).min(REQUESTS + 1) {
+                        statuses[number as usize].store(number, Ordering::Relaxed);
+                    }
+                    worker.pop_batch(max as usize, &mut popped).unwrap();
+                } else {
+                    thread::yield_now();
+                }
+                for popped in popped.drain(..) {
+                    assert_eq!(popped.seq, seq(next));
+                    assert_eq!(popped.item.unwrap().number, next);
+                    next += 1;
+                }
+            }
+        });
+        assert_eq!(drops.load(Ordering::Relaxed), REQUESTS as usize);
     }
 }
 

@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use xu_abi::{SeqId, Status, XuId};
-use xu_ring::{PeekError, Worker};
+use xu_ring::queue::{PeekError, Worker};
 
 /// What a step left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 use xu_abi::{Cursor, SeqId, Status, XuId};
-use xu_ring::{NeverIssued, Observer, RingError, SubmitError, Submitter};
+use xu_ring::queue::{NeverIssued, Observer, RingError, SubmitError, Submitter};
 
 /// What crosses the ring.
 #[derive(Debug)]
@@ -172,7 +172,7 @@ impl<S: Stage> Unit<S> {
     where
         E: Engine<Item = S::Item>,
     {
-        let (submitter, consumer, observer) = xu_ring::ring(xu, limit)?;
+        let (submitter, consumer, observer) = xu_ring::queue::ring(xu, limit)?;
         let shared = Arc::new(Shared {
             work: WorkCount::new()?,
             health: HealthCell::new(),

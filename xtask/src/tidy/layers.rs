@@ -22,12 +22,12 @@ const LAYERS: &[Layer] = &[
         name: "xu-abi",
         ours: &[],
         others: &["zerocopy"],
-        others_in_tests: &[],
+        others_in_tests: &["proptest"],
     },
     Layer {
         name: "xu-ring",
         ours: &["xu-abi"],
-        others: &["loom", "thiserror"],
+        others: &["atomic-waker", "loom", "thiserror"],
         others_in_tests: &["proptest"],
     },
     Layer {
@@ -67,6 +67,24 @@ const LAYERS: &[Layer] = &[
         ours: &["nrta"],
         others: &["crc32fast", "futures", "lexopt", "serde_json", "thiserror"],
         others_in_tests: &[],
+    },
+    // No crate, but the one package that may know the ring's peers.
+    Layer {
+        name: "benches",
+        ours: &["xu-abi", "xu-ring", "nrta"],
+        others: &[
+            // Binds the two threads to processors.
+            "nix",
+            // Peers of the ring. One by one, since each brings its own tree:
+            "crossbeam-queue", // `ArrayQueue`, for many threads: the bystander.
+            "disruptor",       // Publishes in place.
+            "gil",             // Without `std`, which would bring another licence.
+            "omango",          // A number in each slot.
+            "oneringbuf",      // Fast with small items.
+            "ringbuf",         // The one that most people use.
+            "rtrb",            // The one that the bars refer to.
+        ],
+        others_in_tests: &["criterion"],
     },
 ];
 
@@ -150,6 +168,13 @@ mod tests {
             messages(path, "[dependencies]\nproptest.workspace = true\n").len(),
             1
         );
+    }
+
+    #[test]
+    fn peers_of_the_ring_are_for_the_benches() {
+        let peer = "[dev-dependencies]\nrtrb.workspace = true\n";
+        assert!(messages("benches/Cargo.toml", peer).is_empty());
+        assert_eq!(messages("crates/xu-ring/Cargo.toml", peer).len(), 1);
     }
 
     #[test]

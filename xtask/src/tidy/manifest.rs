@@ -22,13 +22,16 @@ pub(super) struct Dependency<'a> {
     pub(super) line: usize,
 }
 
-/// The manifest of a crate in `crates/`.
+/// The manifest of a crate in `crates/`, or of the benches.
 pub(super) fn is_of_a_crate(path: &str) -> bool {
     crate_directory(path).is_some()
 }
 
-/// `xu-ring` of `crates/xu-ring/Cargo.toml`.
+/// `xu-ring` of `crates/xu-ring/Cargo.toml`, and `benches` of `benches/Cargo.toml`.
 pub(super) fn crate_directory(path: &str) -> Option<&str> {
+    if path == "benches/Cargo.toml" {
+        return Some("benches");
+    }
     let name = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
     (!name.contains('/')).then_some(name)
 }

@@ -1,0 +1,354 @@
+//! All that can be measured: a cell is one workload at one item size and capacity, with every candidate that can do it.
+//!
+//! Called by the session, which samples cells, and by the reports, which print them.
+
+use std::fmt;
+
+use crate::candidates::crossbeam::Crossbeam;
+use crate::candidates::disruptor::Disruptor;
+use crate::candidates::gil::{self, Gil};
+use crate::candidates::naive::Naive;
+use crate::candidates::omango::Omango;
+use crate::candidates::oneringbuf::Oneringbuf;
+use crate::candidates::ringbuf::{self, Ringbuf};
+use crate::candidates::rtrb::{self, Rtrb};
+use crate::candidates::spsc::{self, Spsc};
+use crate::candidates::{Eager, Hinted};
+use crate::item::Item;
+use crate::workload::Measure;
+use crate::workload::round_trip::over_two;
+use crate::workload::single::push_and_pop;
+use crate::workload::three_stage::{Ours, throughput, to_completion};
+use crate::workload::throughput::{in_batches, one_by_one};
+
+/// Our queue.
+pub(crate) const SPSC: &str = "xu_ring::spsc";
+/// Our ring.
+pub(crate) const RING: &str = "xu_ring::queue";
+/// The control.
+pub(crate) const NAIVE: &str = "naive control";
+/// The peer that is measured twice, and its other name.
+pub(crate) const RTRB: &str = "rtrb";
+pub(crate) const TWIN: &str = "rtrb again";
+
+const CAPACITIES: [usize; 6] = [8, 64, 1000, 1024, 4096, 65_536];
+const BATCH_CAPACITIES: [usize; 3] = [64, 1000, 4096];
+const THREE_STAGE_CAPACITIES: [usize; 3] = [63, 64, 1000];
+/// Where the capacity does not matter.
+const CAPACITY: usize = 64;
+
+/// What a cell measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    OneByOne,
+    Batches,
+    RoundTrip,
+    Completion,
+    ThreeStage,
+    Single,
+}
+
+impl Topic {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::OneByOne,
+        Self::Batches,
+        Self::RoundTrip,
+        Self::Completion,
+        Self::ThreeStage,
+        Self::Single,
+    ];
+
+    /// As `--only` takes it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::OneByOne => "one-by-one",
+            Self::Batches => "batches",
+            Self::RoundTrip => "round-trip",
+            Self::Completion => "completion",
+            Self::ThreeStage => "three-stage",
+            Self::Single => "single",
+        }
+    }
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::OneByOne => "Throughput, item by item",
+            Self::Batches => "Throughput in batches of 16",
+            Self::RoundTrip => "Round trip over two queues",
+            Self::Completion => "From submission to the completion seen",
+            Self::ThreeStage => "Throughput through three stages: submit, trigger, pop",
+            Self::Single => "Push and pop on one thread",
+        }
+    }
+
+    /// Whether more is better: items per second, and not nanoseconds.
+    pub(crate) const fn is_rate(self) -> bool {
+        matches!(self, Self::OneByOne | Self::Batches | Self::ThreeStage)
+    }
+
+    pub(crate) const fn unit(self) -> &'static str {
+        if self.is_rate() { "M items/s" } else { "ns" }
+    }
+
+    /// A time per item in the unit of the topic.
+    pub(crate) fn value(self, ns: f64) -> f64 {
+        if self.is_rate() { 1000.0 / ns } else { ns }
+    }
+}
+
+/// Which cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) topic: Topic,
+    pub(crate) bytes: usize,
+    pub(crate) capacity: usize,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, {} B, capacity {}",
+            self.topic.name(),
+            self.bytes,
+            self.capacity
+        )
+    }
+}
+
+/// One queue in one cell, used in one way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) name: &'static str,
+    /// How it is used, where there is a choice: the ways of one queue are measured apart, and its best one counts.
+    pub(crate) way: &'static str,
+    pub(crate) measure: Measure,
+}
+
+/// One cell.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) key: Key,
+    pub(crate) candidates: Vec<Candidate>,
+}
+
+/// Every cell, in the order of the report.
+pub(crate) fn all() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for capacity in CAPACITIES {
+        cells.push(cell::<[u64; 4]>(Topic::OneByOne, capacity));
+    }
+    for capacity in CAPACITIES {
+        cells.push(cell::<u64>(Topic::OneByOne, capacity));
+    }
+    for capacity in BATCH_CAPACITIES {
+        cells.push(cell::<[u64; 4]>(Topic::Batches, capacity));
+    }
+    for capacity in BATCH_CAPACITIES {
+        cells.push(cell::<u64>(Topic::Batches, capacity));
+    }
+    cells.push(cell::<[u64; 4]>(Topic::RoundTrip, CAPACITY));
+    cells.push(cell::<[u64; 4]>(Topic::Completion, CAPACITY));
+    for capacity in THREE_STAGE_CAPACITIES {
+        cells.push(cell::<[u64; 4]>(Topic::ThreeStage, capacity));
+    }
+    cells.push(cell::<[u64; 4]>(Topic::Single, CAPACITY));
+    cells.push(cell::<u64>(Topic::Single, CAPACITY));
+    cells
+}
+
+fn cell<T: Item>(topic: Topic, capacity: usize) -> Cell {
+    let mut candidates: Vec<Candidate> = match topic {
+        Topic::OneByOne => one_by_one_candidates::<T>(),
+        Topic::Batches => batch_candidates::<T>(),
+        Topic::RoundTrip => round_trip_candidates::<T>(),
+        Topic::Completion => completion_candidates::<T>(),
+        Topic::ThreeStage => three_stage_candidates::<T>(),
+        Topic::Single => single_candidates::<T>(),
+    };
+    candidates.retain(|candidate| match candidate.name {
+        // Its sizes are powers of two.
+        "disruptor" => capacity.is_power_of_two(),
+        // So slow that the laps of a large queue would take half a second.
+        "crossbeam-queue" => capacity < 65_536,
+        _ => true,
+    });
+    Cell {
+        key: Key {
+            topic,
+            bytes: size_of::<T>(),
+            capacity,
+        },
+        candidates,
+    }
+}
+
+/// A queue in each of its ways, and each of them waiting in both.
+macro_rules! ways {
+    ($name:expr, $workload:ident, $item:ty: $($way:literal $queue:ty),+) => {
+        [$(
+            Candidate {
+                name: $name,
+                way: concat!($way, "eager"),
+                measure: $workload::<$queue, $item, Eager>,
+            },
+            Candidate {
+                name: $name,
+                way: concat!($way, "hinted"),
+                measure: $workload::<$queue, $item, Hinted>,
+            },
+        )+]
+    };
+}
+
+fn one_by_one_candidates<T: Item>() -> Vec<Candidate> {
+    [
+        &ways!(SPSC, one_by_one, T: "" Spsc)[..],
+        &ways!(RTRB, one_by_one, T: "" Rtrb),
+        &ways!(TWIN, one_by_one, T: "" Rtrb),
+        &ways!("ringbuf", one_by_one, T: "" Ringbuf),
+        &ways!("gil", one_by_one, T: "" Gil),
+        &gil_itself(one_by_one::<gil::OwnWait, T, Eager>),
+        &ways!("oneringbuf", one_by_one, T: "" Oneringbuf),
+        &ways!("omango", one_by_one, T: "" Omango),
+        &ways!("disruptor", one_by_one, T: "" Disruptor),
+        &ways!("crossbeam-queue", one_by_one, T: "" Crossbeam),
+    ]
+    .concat()
+}
+
+fn batch_candidates<T: Item>() -> Vec<Candidate> {
+    [
+        &ways!(SPSC, in_batches, T: "slices, " Spsc, "iterators, " spsc::Iterators)[..],
+        &ways!(RTRB, in_batches, T: "chunks, " Rtrb, "slices, " rtrb::Slices),
+        &ways!(TWIN, in_batches, T: "chunks, " Rtrb, "slices, " rtrb::Slices),
+        &ways!("ringbuf", in_batches, T: "slices, " Ringbuf, "in place, " ringbuf::InPlace),
+        &ways!("gil", in_batches, T: "" Gil),
+        &ways!("oneringbuf", in_batches, T: "" Oneringbuf),
+        &ways!("disruptor", in_batches, T: "" Disruptor),
+    ]
+    .concat()
+}
+
+fn round_trip_candidates<T: Item>() -> Vec<Candidate> {
+    [
+        &ways!(SPSC, over_two, T: "" Spsc)[..],
+        &ways!(RTRB, over_two, T: "" Rtrb),
+        &ways!(TWIN, over_two, T: "" Rtrb),
+        &ways!("ringbuf", over_two, T: "" Ringbuf),
+        &ways!("gil", over_two, T: "" Gil),
+        &gil_itself(over_two::<gil::OwnWait, T, Eager>),
+        &ways!("oneringbuf", over_two, T: "" Oneringbuf),
+        &ways!("omango", over_two, T: "" Omango),
+        &ways!("disruptor", over_two, T: "" Disruptor),
+        &ways!("crossbeam-queue", over_two, T: "" Crossbeam),
+    ]
+    .concat()
+}
+
+/// The one queue that also waits in a way of its own.
+fn gil_itself(measure: Measure) -> [Candidate; 1] {
+    [Candidate {
+        name: "gil",
+        way: "its own wait",
+        measure,
+    }]
+}
+
+fn completion_candidates<T: Item>() -> Vec<Candidate> {
+    [
+        &stages(
+            RING,
+            to_completion::<Ours, Eager>,
+            to_completion::<Ours, Hinted>,
+        )[..],
+        &ways!(RTRB, over_two, T: "" Rtrb),
+        &ways!(TWIN, over_two, T: "" Rtrb),
+        &stages(
+            NAIVE,
+            to_completion::<Naive, Eager>,
+            to_completion::<Naive, Hinted>,
+        ),
+    ]
+    .concat()
+}
+
+fn three_stage_candidates<T: Item>() -> Vec<Candidate> {
+    [
+        &stages(RING, throughput::<Ours, Eager>, throughput::<Ours, Hinted>)[..],
+        &stages(
+            NAIVE,
+            throughput::<Naive, Eager>,
+            throughput::<Naive, Hinted>,
+        ),
+        &ways!(RTRB, one_by_one, T: "" Rtrb),
+        &ways!(TWIN, one_by_one, T: "" Rtrb),
+    ]
+    .concat()
+}
+
+fn stages(name: &'static str, eager: Measure, hinted: Measure) -> [Candidate; 2] {
+    [("eager", eager), ("hinted", hinted)].map(|(way, measure)| Candidate { name, way, measure })
+}
+
+/// Nobody waits here, so there is one way.
+fn single_candidates<T: Item>() -> Vec<Candidate> {
+    [
+        (SPSC, push_and_pop::<Spsc, T> as Measure),
+        (RTRB, push_and_pop::<Rtrb, T>),
+        (TWIN, push_and_pop::<Rtrb, T>),
+        ("ringbuf", push_and_pop::<Ringbuf, T>),
+        ("gil", push_and_pop::<Gil, T>),
+        ("oneringbuf", push_and_pop::<Oneringbuf, T>),
+        ("omango", push_and_pop::<Omango, T>),
+        ("disruptor", push_and_pop::<Disruptor, T>),
+        ("crossbeam-queue", push_and_pop::<Crossbeam, T>),
+    ]
+    .map(|(name, measure)| Candidate {
+        name,
+        way: "",
+        measure,
+    })
+    .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_cells_have_one_key() {
+        let cells = all();
+        for (index, cell) in cells.iter().enumerate() {
+            assert!(
+                cells[..index].iter().all(|other| other.key != cell.key),
+                "{}",
+                cell.key
+            );
+        }
+    }
+
+    #[test]
+    fn every_cell_has_the_twins() {
+        for cell in all() {
+            for name in [RTRB, TWIN] {
+                assert!(
+                    cell.candidates.iter().any(|other| other.name == name),
+                    "{}",
+                    cell.key
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_disruptor_is_only_asked_for_powers_of_two() {
+        for cell in all() {
+            let is_there = cell
+                .candidates
+                .iter()
+                .any(|other| other.name == "disruptor");
+            assert!(!is_there || cell.key.capacity.is_power_of_two());
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The report: bars, machine, and tables of medians and ratios.
+
+use std::fmt::Write;
+
+use crate::bars::{self, Judged, Verdict};
+use crate::cells::{RING, RTRB, SPSC, TWIN, Topic};
+use crate::report_svg::Chart;
+use crate::session::{InState, Measured, Outcome};
+use crate::statistics::{Ratio, Summary};
+
+/// Writes all of it.
+pub(crate) fn report(
+    outcome: &Outcome,
+    facts: &[(&str, String)],
+    command: &str,
+    charts: &[Chart],
+    busy: bool,
+) -> String {
+    let mut text = String::from(
+        "# The ring against its peers\n\n\
+         Written by `cargo xtask bench ring`; all numbers are from one run, and hold for its machine.\n\
+         What is measured and how is in [verifying.md](verifying.md#measuring-the-ring).\n\n",
+    );
+    if busy {
+        text.push_str(
+            "**The machine was busy when this run began: take it for a sample of the report, and for no measurement.**\n\n",
+        );
+    }
+    machine(&mut text, outcome, facts, command);
+    let Some((main, others)) = outcome.states.split_first() else {
+        text.push_str("\nNo sample could be taken.\n");
+        return text;
+    };
+    let _ = write!(
+        text,
+        "\n## Bars\n\n\
+         A word takes {:.0} ns there and back in this state of the machine.\n\n",
+        main.state.round_trip
+    );
+    bars_table(&mut text, &main.cells);
+    for chart in charts {
+        let _ = write!(text, "\n![{}]({})\n", chart.title, chart.file);
+    }
+    for topic in Topic::ALL {
+        tables_of(&mut text, topic, &main.cells);
+    }
+    for other in others {
+        other_state(&mut text, other);
+    }
+    text
+}
+
+/// The bars alone, for the terminal.
+pub(crate) fn bars(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    for state in &outcome.states {
+        let _ = write!(
+            text,
+            "\nA word takes {:.0} ns there and back ({:.0} % of the probes):\n\n",
+            state.state.round_trip,
+            state.state.share * 100.0
+        );
+        bars_table(&mut text, &state.cells);
+    }
+    text
+}
+
+fn machine(text: &mut String, outcome: &Outcome, facts: &[(&str, String)], command: &str) {
+    let _ = write!(
+        text,
+        "## The run\n\n```sh\n{command}\n```\n\n| | |\n|---|---|\n"
+    );
+    for (name, value) in facts {
+        let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
+    }
+    let states: Vec<String> = outcome
+        .states
+        .iter()
+        .map(|state| {
+            let state = state.state;
+            format!("{:.0} ns ({:.0} %)", state.round_trip, state.share * 100.0)
+        })
+        .collect();
+    let _ = writeln!(
+        text,
+        "| a word there and back, over two lines | {} |",
+        states.join(", ")
+    );
+    let _ = writeln!(
+        text,
+        "| work on both processors, against one alone | {:.2} times the time: {} |",
+        outcome.work_together,
+        if outcome.work_together > 1.4 {
+            "they share a core"
+        } else {
+            "a core each"
+        }
+    );
+    let _ = writeln!(
+        text,
+        "| samples | {} in {} rounds and {:.0} s; {} left out because the state changed or a core was shared, {} because \
+         the two sides hardly ran together |",
+        outcome.taken, outcome.rounds, outcome.seconds, outcome.unsteady, outcome.interrupted
+    );
+}
+
+fn bars_table(text: &mut String, cells: &[Measured]) {
+    let judged = bars::judge(cells);
+    if judged.is_empty() {
+        text.push_str("No bar looks at these cells.\n");
+        return;
+    }
+    if judged.iter().all(|bar| bar.verdict == Verdict::NotMeasured) {
+        text.push_str("Too few samples for any bar.\n");
+        return;
+    }
+    text.push_str(
+        "| bar | what | ours / peer | gate | target | measured | 95 % interval | verdict |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for bar in &judged {
+        bar_row(text, bar);
+    }
+    let count = |verdict| judged.iter().filter(|bar| bar.verdict == verdict).count();
+    let _ = writeln!(
+        text,
+        "\n{} met, {} with the gate met, {} missed, {} not measured.",
+        count(Verdict::Met),
+        count(Verdict::GateMet),
+        count(Verdict::Missed),
+        count(Verdict::NotMeasured)
+    );
+}
+
+fn bar_row(text: &mut String, bar: &Judged) {
+    let sign = if bar.is_rate { "≥" } else { "≤" };
+    let target = bar
+        .target
+        .map_or_else(String::new, |target| format!("{sign} {target}"));
+    let (measured, interval) = match bar.ratio {
+        Some(ratio) => (format!("{:.3}x", ratio.value), interval(ratio)),
+        None => ("-".to_owned(), "-".to_owned()),
+    };
+    let verdict = match bar.verdict {
+        Verdict::Missed => "**missed**",
+        other => other.text(),
+    };
+    let _ = writeln!(
+        text,
+        "| {} | {} | {} / {} | {sign} {} | {target} | {measured} | {interval} | {verdict} |",
+        bar.name, bar.what, bar.ours, bar.peer, bar.gate
+    );
+}
+
+/// The medians of a topic and what they are against ours, for each size of item.
+fn tables_of(text: &mut String, topic: Topic, cells: &[Measured]) {
+    let of_topic: Vec<&Measured> = cells
+        .iter()
+        .filter(|cell| cell.key.topic == topic)
+        .collect();
+    if of_topic.is_empty() {
+        return;
+    }
+    let _ = write!(text, "\n## {}\n", topic.title());
+    for bytes in [32, 8] {
+        let cells: Vec<&Measured> = of_topic
+            .iter()
+            .copied()
+            .filter(|cell| cell.key.bytes == bytes)
+            .collect();
+        if cells.is_empty() {
+            continue;
+        }
+        let names = names(&cells);
+        let _ = write!(
+            text,
+            "\n{bytes} bytes, {}: median, quartiles, number of samples, and the way of use that was best.\n\n",
+            topic.unit()
+        );
+        table(text, &cells, &names, |cell, name| {
+            median_with_quartiles(cell, name)
+        });
+        let subject = subject(&names);
+        let better = if topic.is_rate() { "above" } else { "below" };
+        let _ = write!(
+            text,
+            "\n{subject} against each: ratio of medians with its 95 % interval; {better} 1 is better. \
+             The noise floor is {TWIN} against {RTRB}.\n\n"
+        );
+        let others: Vec<&str> = names
+            .iter()
+            .copied()
+            .filter(|&name| name != subject && name != TWIN)
+            .collect();
+        table(text, &cells, &others, |cell, name| {
+            ratio_with_interval(cell.samples(subject), cell.samples(name))
+        });
+        let noise = |cell: &&Measured| ratio_with_interval(cell.samples(TWIN), cell.samples(RTRB));
+        row(text, "*noise floor*", cells.iter().map(noise));
+        notices(text, &cells);
+    }
+}
+
+/// What the others are compared with: our own, or where it is not measured, the peer of the bars.
+fn subject(names: &[&'static str]) -> &'static str {
+    let ours = [RING, SPSC].into_iter().find(|name| names.contains(name));
+    ours.unwrap_or(RTRB)
+}
+
+/// Says which rows have too few samples to say anything.
+fn notices(text: &mut String, cells: &[&Measured]) {
+    for cell in cells {
+        let silent: Vec<&str> = cell
+            .rows
+            .iter()
+            .filter(|row| Summary::of(&row.samples).is_none())
+            .map(|row| row.name)
+            .collect();
+        if !silent.is_empty() {
+            let _ = write!(
+                text,
+                "\nSkipped at capacity {}, for want of good samples: {}.\n",
+                cell.key.capacity,
+                silent.join(", ")
+            );
+        }
+    }
+}
+
+fn other_state(text: &mut String, other: &InState) {
+    let _ = write!(
+        text,
+        "\n## The bars while a word took {:.0} ns there and back\n\n\
+         {:.0} % of the probes found this state.\n\n",
+        other.state.round_trip,
+        other.state.share * 100.0
+    );
+    bars_table(text, &other.cells);
+}
+
+/// A column for each cell, a row for each name.
+fn table(
+    text: &mut String,
+    cells: &[&Measured],
+    names: &[&'static str],
+    entry: impl Fn(&Measured, &str) -> String,
+) {
+    text.push_str("| capacity |");
+    for cell in cells {
+        let _ = write!(text, " {} |", cell.key.capacity);
+    }
+    text.push_str("\n|---|");
+    text.push_str(&"---|".repeat(cells.len()));
+    text.push('\n');
+    for &name in names {
+        row(text, name, cells.iter().map(|cell| entry(cell, name)));
+    }
+}
+
+fn row(text: &mut String, name: &str, entries: impl Iterator<Item = String>) {
+    let _ = write!(text, "| {name} |");
+    for entry in entries {
+        let _ = write!(text, " {entry} |");
+    }
+    text.push('\n');
+}
+
+/// All names in these cells, in their order.
+fn names(cells: &[&Measured]) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for row in cells.iter().flat_map(|cell| &cell.rows) {
+        if !names.contains(&row.name) {
+            names.push(row.name);
+        }
+    }
+    names
+}
+
+fn median_with_quartiles(cell: &Measured, name: &str) -> String {
+    match Summary::of(cell.samples(name)) {
+        Some(summary) => format!(
+            "**{}** {}-{} ({}{})",
+            short(summary.median),
+            short(summary.lower),
+            short(summary.upper),
+            summary.count,
+            cell.way(name)
+                .map_or_else(String::new, |way| format!(", {way}"))
+        ),
+        None => "-".to_owned(),
+    }
+}
+
+fn ratio_with_interval(above: &[f64], below: &[f64]) -> String {
+    match Ratio::of_medians(above, below) {
+        Some(ratio) => format!("**{}** {}", times(ratio.value), interval(ratio)),
+        None => "-".to_owned(),
+    }
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2}x")
+}
+
+fn interval(ratio: Ratio) -> String {
+    format!("{:.2}-{:.2}", ratio.low, ratio.high)
+}
+
+/// Three digits are more than the machine can tell.
+pub(crate) fn short(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cells::Key;
+    use crate::probe::State;
+    use crate::session::Row;
+
+    fn outcome() -> Outcome {
+        let row = |name, value: f64, count| Row {
+            name,
+            way: "",
+            samples: vec![value; count],
+        };
+        let cell = Measured {
+            key: Key {
+                topic: Topic::OneByOne,
+                bytes: 32,
+                capacity: 64,
+            },
+            rows: vec![
+                row(SPSC, 150.0, 9),
+                row(RTRB, 100.0, 9),
+                row(TWIN, 101.0, 9),
+                row("gil", 1.0, 2),
+            ],
+        };
+        Outcome {
+            states: vec![InState {
+                state: State {
+                    round_trip: 290.0,
+                    share: 1.0,
+                },
+                cells: vec![cell],
+            }],
+            rounds: 9,
+            taken: 36,
+            unsteady: 1,
+            interrupted: 2,
+            work_together: 1.0,
+            seconds: 1.5,
+        }
+    }
+
+    #[test]
+    fn the_report_has_bars_medians_ratios_and_notices() {
+        let text = report(
+            &outcome(),
+            &[("kernel", "a|b".to_owned())],
+            "do it",
+            &[],
+            false,
+        );
+        for part in [
+            "```sh\ndo it\n```",
+            "| kernel | a\\|b |",
+            "| R2 | item by item, 32 B, capacity 64 | xu_ring::spsc / rtrb | ≥ 1.3 | ≥ 2 | 1.500x | 1.50-1.50 | gate met |",
+            "| xu_ring::spsc | **150** 150-150 (9) |",
+            "| rtrb | **1.50x** 1.50-1.50 |",
+            "| *noise floor* | **1.01x** 1.01-1.01 |",
+            "Skipped at capacity 64, for want of good samples: gil.",
+            "a core each",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn without_any_state_there_is_no_table() {
+        let nothing = Outcome {
+            states: Vec::new(),
+            ..outcome()
+        };
+        assert!(report(&nothing, &[], "", &[], true).contains("No sample could be taken"));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(
+            [short(123.4), short(12.34), short(1.234)],
+            ["123", "12.3", "1.23"]
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! `cargo xtask bench ring`: builds the measuring harness in `benches` and runs it.
+//!
+//! Called by `main`. A whole run rewrites `docs/bench-ring.md` and its charts; a quick or partial one writes beside the
+//! build products, so that it never replaces numbers that were taken with care.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::workspace::Workspace;
+
+/// A machine with more to do than this spoils a measurement.
+const QUIET_LOAD: f64 = 0.5;
+
+/// What to measure. The harness reads the values, and answers for them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct BenchOptions {
+    pub(crate) quick: bool,
+    pub(crate) rounds: Option<String>,
+    /// Bars or groups of cells.
+    pub(crate) only: Option<String>,
+    /// Text in the name of a cell.
+    pub(crate) cell: Option<String>,
+}
+
+/// Measures the ring. Whether the harness ended well.
+pub(crate) fn ring(workspace: &Workspace, options: &BenchOptions) -> Result<bool, String> {
+    if let Some(load) = load_average().filter(|load| *load > QUIET_LOAD) {
+        eprintln!(
+            "warning: the load average is {load}: something else runs, and the numbers will say so"
+        );
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let status = Command::new(cargo)
+        .args(arguments(options))
+        .arg("--output")
+        .arg(if options.is_whole() {
+            workspace.root.join("docs")
+        } else {
+            workspace.target.join("bench-ring")
+        })
+        .current_dir(&workspace.root)
+        .status()
+        .map_err(|fault| format!("cargo does not start: {fault}"))?;
+    Ok(status.success())
+}
+
+impl BenchOptions {
+    /// Whether everything is measured, as often as it should be.
+    fn is_whole(&self) -> bool {
+        !self.quick && self.only.is_none() && self.cell.is_none()
+    }
+}
+
+fn arguments(options: &BenchOptions) -> Vec<String> {
+    let mut arguments: Vec<String> = [
+        "run",
+        "--profile",
+        "bench",
+        "--locked",
+        "-p",
+        "lane-benches",
+        "--bin",
+        "ring-report",
+        "--",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    if options.quick {
+        arguments.push("--quick".to_owned());
+    }
+    for (flag, value) in [
+        ("--rounds", &options.rounds),
+        ("--only", &options.only),
+        ("--cell", &options.cell),
+    ] {
+        if let Some(value) = value {
+            arguments.extend([flag.to_owned(), value.clone()]);
+        }
+    }
+    arguments
+}
+
+/// The load of the last minute, where the system says it.
+fn load_average() -> Option<f64> {
+    first_number(&std::fs::read_to_string("/proc/loadavg").ok()?)
+}
+
+fn first_number(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(rounds: Option<&str>, only: Option<&str>) -> BenchOptions {
+        BenchOptions {
+            rounds: rounds.map(str::to_owned),
+            only: only.map(str::to_owned),
+            ..BenchOptions::default()
+        }
+    }
+
+    #[test]
+    fn only_a_whole_run_replaces_the_report() {
+        assert!(options(None, None).is_whole());
+        assert!(options(Some("31"), None).is_whole());
+        assert!(!options(None, Some("R2")).is_whole());
+        let quick = BenchOptions {
+            quick: true,
+            ..BenchOptions::default()
+        };
+        assert!(!quick.is_whole());
+    }
+
+    #[test]
+    fn the_harness_gets_what_was_asked() {
+        let arguments = arguments(&options(Some("9"), Some("R1,T2")));
+        let (_, ours) = arguments.split_at(9);
+        assert_eq!(ours, ["--rounds", "9", "--only", "R1,T2"]);
+        assert_eq!(arguments[8], "--");
+    }
+
+    #[test]
+    fn the_load_is_the_first_number() {
+        assert_eq!(first_number("0.73 0.40 0.31 1/85 123\n"), Some(0.73));
+        assert_eq!(first_number(""), None);
+    }
+}
