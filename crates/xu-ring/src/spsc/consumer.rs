@@ -78,13 +78,20 @@ impl<T, S: Storage<T>> Consumer<T, S> {
     where
         T: Copy,
     {
-        let mut popped = 0;
-        for place in values {
-            let Some(value) = self.pop() else { break };
-            *place = value;
-            popped += 1;
-        }
-        popped
+        let mut left = values.iter_mut();
+        self.track.visit(|slot| {
+            if !slot.is_full_for_consumer() {
+                return false;
+            }
+            let Some(place) = left.next() else {
+                return false;
+            };
+            // SAFETY: we are the consumer, and the slot is full.
+            *place = unsafe { slot.vacate() };
+            true
+        });
+        let left = left.len();
+        values.len() - left
     }
 
     /// Pops at most `max` values, each when the iterator is asked for it, and ends at the first look that finds none.

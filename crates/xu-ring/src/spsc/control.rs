@@ -95,7 +95,7 @@ impl Control {
 
     /// Lets the caller make the two ends, unless there are any.
     pub(crate) fn claim(&self) -> bool {
-        // PAIRS: with the second `fetch_and` in `leave`; orders all that earlier ends did before what the new ones do.
+        // PAIRS: with the `fetch_and` in `let_go`; orders all that earlier ends did before what the new ones do.
         self.ends
             .compare_exchange(0, BOTH, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
@@ -110,13 +110,12 @@ impl Control {
     /// Whether the end has not gone. What it did before it went is visible to the caller.
     #[inline]
     pub(crate) fn is_open(&self, end: End) -> bool {
-        // PAIRS: with the first `fetch_and` in `leave`; orders the last push before the news that there is no producer.
+        // PAIRS: with the `fetch_and` in `close`; orders the last push before the news that there is no producer.
         self.ends.load(order::open_load()) & end.open() != 0
     }
 
-    /// The end, which stood at `at`, goes. `true`: it was the last, and the caller has the memory to itself.
-    #[must_use]
-    pub(crate) fn leave(&self, end: End, at: usize) -> bool {
+    /// The end, which stood at `at`, will neither push nor pop any more. It still holds the memory: [`let_go`] follows.
+    pub(crate) fn close(&self, end: End, at: usize) {
         self.at(end).store(at, Ordering::Relaxed);
         // PAIRS: with the load in `is_open`.
         self.ends.fetch_and(!end.open(), order::close());
@@ -125,9 +124,11 @@ impl Control {
         if !crate::mutant::Mutant::SpscSilentLeave.is_seeded() {
             self.bell(end.other()).wake();
         }
-        // PAIRS: with itself, at the other end; the last to go acquires all that the other did to the memory.
-        let before = self.ends.fetch_and(!end.holds(), order::leave());
-        before & BOTH_HOLD == end.holds()
+    }
+
+    /// What [`let_go`] is called with.
+    pub(crate) fn ends(&self) -> &AtomicU8 {
+        &self.ends
     }
 
     /// What rings for the end.
@@ -145,4 +146,15 @@ impl Control {
             End::Consumer => &self.consumer_at,
         }
     }
+}
+
+/// The end, which has closed, no longer uses the memory. `true`: it was the last, and the caller has the memory to itself.
+///
+/// Not a method of [`Control`]: the other end may free all of it while this function returns, which an argument that is a
+/// reference to it would forbid, as there are bytes of padding in it. A reference to an atomic alone does not.
+#[must_use]
+pub(crate) fn let_go(ends: &AtomicU8, end: End) -> bool {
+    // PAIRS: with itself, at the other end; the last to go acquires all that the other did to the memory.
+    let before = ends.fetch_and(!end.holds(), order::leave());
+    before & BOTH_HOLD == end.holds()
 }

@@ -2,13 +2,12 @@
 //!
 //! ```text
 //!   Producer ──┐    0x00 control, number of slots
-//!   Consumer ──┴──▶ 0x80 slot, slot, ...  a power of two of bytes apart, or a multiple of 64
+//!   Consumer ──┴──▶ 0x80 slot, slot, ...
 //! ```
 //!
-//! No slot lies across the border of a cache line, and no small slot shares a line with the control words: a push or pop
-//! moves one line between the cores, the one with the value.
+//! No slot shares a pair of lines with the control words: a push or pop moves the line with the value, and no other.
 
-use alloc::alloc::{Layout, alloc, dealloc};
+use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
@@ -20,6 +19,12 @@ use super::storage::{Run, drop_values, sealed};
 
 /// A line of cache, in bytes.
 const LINE: usize = 64;
+
+/// Up to so many slots each has a line of its own; more stand close together.
+///
+/// In a short queue the two ends are always near each other, and would take lines from each other that hold two slots. In a
+/// long one that is rare, and what counts is how many lines there are to move.
+const FEW: usize = 64;
 
 /// Two lines: hardware fetches them in pairs.
 #[repr(C, align(128))]
@@ -38,20 +43,22 @@ pub struct Heap<T> {
 unsafe impl<T: Send> Send for Heap<T> {}
 
 impl<T> Heap<T> {
-    /// Distance of two slots: at most one line each, or whole lines.
-    const STRIDE: usize = {
+    /// From one slot to the next, in bytes.
+    const fn stride(capacity: usize) -> usize {
         let size = size_of::<Slot<T>>();
-        if size <= LINE {
+        if capacity > FEW {
+            size
+        } else if size <= LINE {
             size.next_power_of_two()
         } else {
             size.next_multiple_of(LINE)
         }
-    };
+    }
 
     /// Where slots begin, and the layout of the whole block.
     fn layout(capacity: usize) -> Option<(usize, Layout)> {
         let align = align_of::<Slot<T>>();
-        let bytes = Self::STRIDE.checked_mul(capacity)?;
+        let bytes = Self::stride(capacity).checked_mul(capacity)?;
         let slots = Layout::from_size_align(bytes, align.max(align_of::<Header>())).ok()?;
         let (block, offset) = Layout::new::<Header>().extend(slots).ok()?;
         Some((offset, block))
@@ -59,16 +66,16 @@ impl<T> Heap<T> {
 
     /// Makes the memory of an empty queue, for the two ends that the caller makes.
     pub(crate) fn pair(capacity: usize) -> Result<(Self, Self), CapacityError> {
-        let no_memory = CapacityError::NoMemory {
-            capacity,
-            slot_size: Self::STRIDE,
-        };
         if capacity == 0 {
             return Err(CapacityError::Zero);
         }
-        let (offset, layout) = Self::layout(capacity).ok_or(no_memory)?;
+        let no_memory = CapacityError::NoMemory {
+            capacity,
+            slot_size: Self::stride(capacity),
+        };
+        let (_, layout) = Self::layout(capacity).ok_or(no_memory)?;
         // SAFETY: the layout is not of size zero, the header alone is bigger.
-        let block = unsafe { alloc(layout) };
+        let block = unsafe { alloc_zeroed(layout) };
         let header = NonNull::new(block).ok_or(no_memory)?.cast::<Header>();
         // SAFETY: the header is the first field of the block.
         unsafe {
@@ -77,16 +84,16 @@ impl<T> Heap<T> {
                 count: capacity,
             });
         }
-        for index in 0..capacity {
-            // SAFETY: the layout has room for `capacity` slots from `offset` on.
-            let slot = unsafe { header.byte_add(offset + index * Self::STRIDE) };
-            // SAFETY: as above, and the distance is a multiple of the alignment, as is the offset.
-            unsafe { slot.cast::<Slot<T>>().write(Slot::empty()) };
-        }
         let handle = || Self {
             header,
             owns: PhantomData,
         };
+        // Zeroes are empty slots, so the system need not even touch the memory. Loom's slots are not made of bytes.
+        #[cfg(loom)]
+        for_each(&sealed::Storage::run(&handle()), |slot| {
+            // SAFETY: there is room for a slot, and nothing in it yet.
+            unsafe { slot.write(Slot::empty()) };
+        });
         Ok((handle(), handle()))
     }
 
@@ -105,15 +112,17 @@ impl<T> fmt::Debug for Heap<T> {
 }
 
 impl<T> sealed::Storage<T> for Heap<T> {
-    const STRIDE: usize = Self::STRIDE;
-
     fn run(&self) -> Run<T> {
         let count = self.header().count;
         // PANIC: the same layout was computed when the block was made.
         let (offset, _) = Self::layout(count).expect("it has been allocated");
         // SAFETY: inside the block.
         let first = unsafe { self.header.byte_add(offset) }.cast();
-        Run { first, count }
+        Run {
+            first,
+            count,
+            stride: Self::stride(count),
+        }
     }
 
     fn control(&self) -> &Control {
@@ -125,7 +134,7 @@ impl<T> sealed::Storage<T> for Heap<T> {
         let _block = Block::<T>(self.header, PhantomData);
         let oldest = self.control().left_at(End::Consumer);
         // SAFETY: the caller is the last end.
-        unsafe { drop_values(self.run(), Self::STRIDE, oldest) };
+        unsafe { drop_values(self.run(), oldest) };
     }
 }
 
@@ -138,18 +147,27 @@ impl<T> Drop for Block<T> {
             header: self.0,
             owns: PhantomData,
         };
-        let Run { first, count } = sealed::Storage::run(&heap);
-        for index in 0..count {
-            // SAFETY: one of the slots.
-            let slot = unsafe { first.byte_add(index * Heap::<T>::STRIDE) };
-            // SAFETY: initialised, and nobody else has it. It has a destructor in models only.
-            unsafe { ptr::drop_in_place(slot.as_ptr()) };
+        let run = sealed::Storage::run(&heap);
+        // A slot has a destructor in models only.
+        if core::mem::needs_drop::<Slot<T>>() {
+            for_each(&run, |slot| {
+                // SAFETY: initialised, and nobody else has it.
+                unsafe { ptr::drop_in_place(slot.as_ptr()) };
+            });
         }
         // PANIC: the same layout was computed when the block was made.
-        let (_, layout) = Heap::<T>::layout(count).expect("it has been allocated");
+        let (_, layout) = Heap::<T>::layout(run.count).expect("it has been allocated");
         // SAFETY: as above.
         unsafe { ptr::drop_in_place(self.0.as_ptr()) };
         // SAFETY: allocated by `pair` with this layout; nobody uses it any more.
         unsafe { dealloc(self.0.as_ptr().cast(), layout) };
+    }
+}
+
+/// Calls `act` with each slot's address.
+fn for_each<T>(run: &Run<T>, mut act: impl FnMut(NonNull<Slot<T>>)) {
+    for index in 0..run.count {
+        // SAFETY: one of the slots.
+        act(unsafe { run.first.byte_add(index * run.stride) });
     }
 }

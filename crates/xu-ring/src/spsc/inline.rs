@@ -85,7 +85,7 @@ impl<T, const N: usize> Drop for Inline<T, N> {
     fn drop(&mut self) {
         let oldest = self.control.left_at(End::Consumer);
         // SAFETY: the ends borrow the queue, so none is left. (One that was forgotten cannot be used any more.)
-        unsafe { drop_values(sealed::Storage::run(&&*self), size_of::<Slot<T>>(), oldest) };
+        unsafe { drop_values(sealed::Storage::run(&&*self), oldest) };
     }
 }
 
@@ -98,12 +98,11 @@ impl<T, const N: usize> fmt::Debug for Inline<T, N> {
 }
 
 impl<T, const N: usize> sealed::Storage<T> for &Inline<T, N> {
-    const STRIDE: usize = size_of::<Slot<T>>();
-
     fn run(&self) -> Run<T> {
         Run {
             first: NonNull::from(&self.slots).cast(),
             count: N,
+            stride: size_of::<Slot<T>>(),
         }
     }
 

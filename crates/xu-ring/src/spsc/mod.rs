@@ -52,13 +52,17 @@
 //! There is no other ordering, no read-modify-write operation in a push or pop, no fence and no `SeqCst`.
 //! `tests/loom_spsc.rs` weakens each of these in turn and shows a run that then goes wrong.
 //!
-//! What makes it fast, each choice measured in `docs/bench-ring.md`:
+//! What makes it fast; `docs/bench-ring.md` measures each choice against its opposite:
 //!
 //! * **State beside the value.** With shared cursors a transfer moves two lines, the value's and the cursor's; here it is one.
-//! * **No slot across two lines.** A slot takes a power of two of bytes up to a line (64), or whole lines.
-//! * **No prefetching by hand.** Asking for lines ahead of time was tried at either end, and lost more than it won: it takes
-//!   lines away from the end that is about to use them.
-//! * **No division.** A place is an index that is compared with the capacity, so any capacity will do.
+//!   The price: nobody knows how many values there are without looking at slots.
+//! * **Both ends write the state.** A line that each end reads *and* writes moves to and fro as a whole; one that an end only
+//!   reads has to be taken from it again each time, which is why a sequence number that only the producer writes is slower.
+//! * **A line for each slot of a short queue**, close together in a long one. In a short queue the ends are always near each
+//!   other; in a long one what counts is how many lines there are to move.
+//! * **No division.** A place is a distance in bytes that is compared with the end, so any capacity will do.
+//! * **No prefetching by hand.** It was tried at either end and lost more than it won: it takes lines away from the end that
+//!   is about to use them.
 //!
 //! # Coming from another crate
 //!

@@ -11,8 +11,6 @@ use super::storage::{Run, sealed};
 pub struct Heap<T>(Infallible, PhantomData<T>);
 
 impl<T> sealed::Storage<T> for Heap<T> {
-    const STRIDE: usize = 1;
-
     fn run(&self) -> Run<T> {
         match self.0 {}
     }

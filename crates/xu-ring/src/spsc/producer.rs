@@ -60,14 +60,19 @@ impl<T, S: Storage<T>> Producer<T, S> {
     where
         T: Copy,
     {
-        let mut pushed = 0;
-        for value in values {
-            if self.push(*value).is_err() {
-                break;
+        let mut left = values.iter();
+        self.track.visit(|slot| {
+            if slot.is_full_for_producer() {
+                return false;
             }
-            pushed += 1;
-        }
-        pushed
+            let Some(value) = left.next() else {
+                return false;
+            };
+            // SAFETY: we are the producer, and the slot is empty.
+            unsafe { slot.fill(*value) };
+            true
+        });
+        values.len() - left.len()
     }
 
     /// Pushes values until there are no more or there is no room, and returns how many.
@@ -87,13 +92,18 @@ impl<T, S: Storage<T>> Producer<T, S> {
     pub fn push_iter(&mut self, values: impl IntoIterator<Item = T>) -> usize {
         let mut values = values.into_iter();
         let mut pushed = 0;
-        while !self.is_full() {
-            let Some(value) = values.next() else { break };
-            // SAFETY: we are the producer, and the slot is empty: nobody but us fills one.
-            unsafe { self.track.slot().fill(value) };
-            self.track.advance();
+        self.track.visit(|slot| {
+            if slot.is_full_for_producer() {
+                return false;
+            }
+            let Some(value) = values.next() else {
+                return false;
+            };
+            // SAFETY: we are the producer, and the slot is empty.
+            unsafe { slot.fill(value) };
             pushed += 1;
-        }
+            true
+        });
         pushed
     }
 

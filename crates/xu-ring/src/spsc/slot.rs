@@ -18,7 +18,7 @@ use super::order;
 use crate::mutant::Mutant;
 use crate::sync::{AtomicU8, UnsafeCell};
 
-/// The producer's; no value.
+/// The producer's; no value. Memory of zeroes is empty slots.
 pub(crate) const EMPTY: u8 = 0;
 /// The consumer's; a value. This bit decides.
 pub(crate) const FULL: u8 = 1;
@@ -26,7 +26,7 @@ pub(crate) const FULL: u8 = 1;
 #[cfg(feature = "async")]
 pub(crate) const WAITED: u8 = 2;
 
-/// State and value. Slots are at multiples of [`Storage::STRIDE`](super::Storage::STRIDE) bytes.
+/// State and value.
 #[repr(C)]
 pub(crate) struct Slot<T> {
     state: AtomicU8,

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use super::control::{Control, End};
+use super::control::{Control, End, let_go};
 use super::slot::Slot;
 
 /// Memory for the slots of a queue: on the heap, or inline in an [`Inline`](super::Inline).
@@ -18,9 +18,6 @@ pub(crate) mod sealed {
 
     /// What both ends need of the memory.
     pub trait Storage<T> {
-        /// Distance between two slots, in bytes.
-        const STRIDE: usize;
-
         /// The slots. They stay where they are, and stay initialised, until [`Storage::release`].
         fn run(&self) -> Run<T>;
 
@@ -35,20 +32,26 @@ pub(crate) mod sealed {
     }
 }
 
-/// Consecutive slots, [`Storage::STRIDE`](sealed::Storage::STRIDE) bytes apart.
+/// Slots in a row.
 #[derive(Debug)]
 pub struct Run<T> {
     pub(crate) first: NonNull<Slot<T>>,
     /// At least 1.
     pub(crate) count: usize,
+    /// From one slot to the next, in bytes: a multiple of the alignment, and at least the size.
+    pub(crate) stride: usize,
 }
 
 /// One end's place among the slots.
+///
+/// A place is the distance from the first slot, in bytes, so that finding a slot takes an addition and going on takes a
+/// comparison: neither multiplies or divides.
 pub(crate) struct Track<T, S: sealed::Storage<T>> {
     first: NonNull<Slot<T>>,
-    /// At least 1.
-    count: usize,
-    /// Less than `count`.
+    stride: usize,
+    /// The place after the last slot.
+    end: usize,
+    /// A multiple of `stride`, less than `end`.
     at: usize,
     storage: S,
     owns: PhantomData<T>,
@@ -61,19 +64,19 @@ unsafe impl<T: Send, S: sealed::Storage<T> + Send> Send for Track<T, S> {}
 impl<T, S: sealed::Storage<T>> Track<T, S> {
     /// The place of an end that stood at `at` before, or of a new one, at 0.
     pub(crate) fn new(storage: S, at: usize) -> Self {
-        let Run { first, count } = storage.run();
+        let run = storage.run();
         Self {
-            first,
-            count,
+            first: run.first,
+            stride: run.stride,
+            end: run.count * run.stride,
             at,
             storage,
             owns: PhantomData,
         }
     }
 
-    #[inline(always)]
     pub(crate) fn count(&self) -> usize {
-        self.count
+        self.end / self.stride
     }
 
     #[inline(always)]
@@ -84,25 +87,32 @@ impl<T, S: sealed::Storage<T>> Track<T, S> {
     /// The slot at this place.
     #[inline(always)]
     pub(crate) fn slot(&self) -> &Slot<T> {
-        self.nth(self.at)
+        self.slot_at(self.at)
     }
 
-    /// The slot `steps` after this place; `steps` is less than the number of slots.
-    #[inline]
-    pub(crate) fn slot_after(&self, steps: usize) -> &Slot<T> {
-        self.nth(self.index_after(steps))
-    }
-
-    /// Goes to the next slot. A comparison and not a division: it is a fifth of the price.
+    /// Goes to the next slot.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
-        let next = self.at + 1;
-        self.at = if next == self.count { 0 } else { next };
+        self.at = self.after(self.at);
+    }
+
+    /// Visits slots from here on, and stops at the first that `visit` is not done with.
+    ///
+    /// The place is kept in a register meanwhile: a hand-over is a release, before which a field would have to be stored.
+    #[inline(always)]
+    pub(crate) fn visit(&mut self, mut visit: impl FnMut(&Slot<T>) -> bool) {
+        let mut walk = Walk {
+            at: self.at,
+            track: self,
+        };
+        while visit(walk.track.slot_at(walk.at)) {
+            walk.at = walk.track.after(walk.at);
+        }
     }
 
     /// How many slots from here on fulfil `is_mine`, if those that do come first: a binary search.
     pub(crate) fn count_mine(&self, is_mine: impl Fn(&Slot<T>) -> bool) -> usize {
-        let (mut mine, mut end) = (0, self.count);
+        let (mut mine, mut end) = (0, self.count());
         while mine < end {
             let middle = mine + (end - mine) / 2;
             if is_mine(self.slot_after(middle)) {
@@ -116,48 +126,64 @@ impl<T, S: sealed::Storage<T>> Track<T, S> {
 
     /// The end goes, and frees the memory if it is the last.
     pub(crate) fn leave(&self, end: End) {
-        if self.storage.control().leave(end, self.at) {
-            // SAFETY: `leave` is `true` at the last end only, and an end leaves when it is dropped, so it does it once.
+        let control = self.storage.control();
+        control.close(end, self.at);
+        if let_go(control.ends(), end) {
+            // SAFETY: `let_go` is `true` at the last end only, and an end leaves when it is dropped, so it does it once.
             unsafe { self.storage.release() };
         }
     }
 
-    /// `steps` is at most the number of slots.
+    /// The place after `place`.
     #[inline(always)]
-    fn index_after(&self, steps: usize) -> usize {
-        let index = self.at + steps;
-        if index >= self.count {
-            index - self.count
+    fn after(&self, place: usize) -> usize {
+        let next = place + self.stride;
+        if next == self.end { 0 } else { next }
+    }
+
+    /// The slot `steps` after this place; `steps` is less than the number of slots.
+    fn slot_after(&self, steps: usize) -> &Slot<T> {
+        let place = self.at + steps * self.stride;
+        self.slot_at(if place < self.end {
+            place
         } else {
-            index
-        }
+            place - self.end
+        })
     }
 
     #[inline(always)]
-    fn address(&self, index: usize) -> NonNull<Slot<T>> {
-        debug_assert!(index < self.count);
-        // SAFETY: `index` is less than the number of slots, so this stays inside their allocation.
-        unsafe { self.first.byte_add(index * S::STRIDE) }
-    }
-
-    #[inline(always)]
-    fn nth(&self, index: usize) -> &Slot<T> {
+    fn slot_at(&self, place: usize) -> &Slot<T> {
+        debug_assert!(place < self.end && place.is_multiple_of(self.stride));
+        // SAFETY: `place` is that of a slot, so this stays inside their allocation.
+        let slot = unsafe { self.first.byte_add(place) };
         // SAFETY: it is one of the slots, which live until the last end has left. Shared references only are made of
         //   slots while ends exist; what changes in them is atomic or in a cell.
-        unsafe { self.address(index).as_ref() }
+        unsafe { slot.as_ref() }
+    }
+}
+
+/// An end on its way; it stands where it came to, also when a panic ends the walk.
+struct Walk<'a, T, S: sealed::Storage<T>> {
+    track: &'a mut Track<T, S>,
+    at: usize,
+}
+
+impl<T, S: sealed::Storage<T>> Drop for Walk<'_, T, S> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.track.at = self.at;
     }
 }
 
 /// Drops every value that is left in the slots, oldest first, also when a destructor panics.
 ///
 /// # Safety
-/// No end is left, and `stride` is the distance of the slots.
-pub(crate) unsafe fn drop_values<T>(slots: Run<T>, stride: usize, oldest: usize) {
+/// No end is left, and `oldest` is the place where the consumer stood.
+pub(crate) unsafe fn drop_values<T>(slots: Run<T>, oldest: usize) {
     let mut rest = Rest {
         left: slots.count,
         at: oldest,
         slots,
-        stride,
     };
     rest.drop_all();
 }
@@ -165,7 +191,6 @@ pub(crate) unsafe fn drop_values<T>(slots: Run<T>, stride: usize, oldest: usize)
 /// What is still to be dropped.
 struct Rest<T> {
     slots: Run<T>,
-    stride: usize,
     at: usize,
     left: usize,
 }
@@ -173,11 +198,13 @@ struct Rest<T> {
 impl<T> Rest<T> {
     fn drop_all(&mut self) {
         while self.left > 0 {
-            let offset = self.at * self.stride;
+            // SAFETY: `at` is the place of a slot.
+            let slot = unsafe { self.slots.first.byte_add(self.at) };
             self.left -= 1;
-            self.at = (self.at + 1) % self.slots.count;
-            // SAFETY: `at` was less than the number of slots.
-            let slot = unsafe { self.slots.first.byte_add(offset) };
+            self.at += self.slots.stride;
+            if self.at == self.slots.count * self.slots.stride {
+                self.at = 0;
+            }
             // SAFETY: a slot, which nobody else can touch since no end is left.
             let slot = unsafe { slot.as_ref() };
             if slot.is_full_for_consumer() {
