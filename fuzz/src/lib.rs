@@ -4,3 +4,4 @@
 
 #[path = "../../crates/xu-abi/tests/decoders/checks.rs"]
 pub mod abi;
+pub mod ring;
