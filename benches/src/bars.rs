@@ -88,12 +88,23 @@ const BARS: &[Bar] = &[
     bar("S1", "push and pop on one thread, 8 B", key(Topic::Single, 8, 64), Peer::Named(RTRB), 1.2, 1.0),
 ];
 
+/// What the control does in a second, in millions, where the bars of R8 come from.
+pub(crate) const EXPECTED_CONTROL: [f64; 2] = [6.0, 7.0];
+
+/// What a bar asks for against this peer: its gate, and its target if it has one.
+pub(crate) fn demands(name: &str, against: &str) -> Option<(f64, Option<f64>)> {
+    let is_meant =
+        |bar: &&Bar| bar.name == name && matches!(bar.peer, Peer::Named(peer) if peer == against);
+    let bar = BARS.iter().find(is_meant)?;
+    Some((bar.gate, bar.target))
+}
+
 /// Whether there is such a bar.
 pub(crate) fn is_bar(name: &str) -> bool {
     BARS.iter().any(|bar| bar.name == name)
 }
 
-/// Whether the bar looks at this cell.
+/// Whether the bar, or what the report says about its limits, looks at this cell.
 pub(crate) fn needs(name: &str, key: Key) -> bool {
     BARS.iter().filter(|bar| bar.name == name).any(|bar| {
         let other = match bar.peer {
@@ -103,7 +114,8 @@ pub(crate) fn needs(name: &str, key: Key) -> bool {
             },
             _ => bar.key,
         };
-        key == bar.key || key == other
+        let has_word = matches!(bar.key.topic, Topic::RoundTrip | Topic::Completion);
+        key == bar.key || key == other || (has_word && key.topic == Topic::Word)
     })
 }
 

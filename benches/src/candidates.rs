@@ -8,6 +8,7 @@
 //! | `spsc` | our queue, `xu_ring::spsc` | slices or iterators |
 //! | `three_cursor` | our ring, `xu_ring::queue::ring` | - |
 //! | `naive` | the control: what the ring would be without any care | - |
+//! | `variants` | ours with one choice made otherwise | - |
 //! | the others | peers from the registry | where they have them |
 
 pub(crate) mod crossbeam;
@@ -21,6 +22,7 @@ pub(crate) mod ringbuf;
 pub(crate) mod rtrb;
 pub(crate) mod spsc;
 pub(crate) mod three_cursor;
+pub(crate) mod variants;
 
 use crate::item::{Check, Item};
 

@@ -13,6 +13,7 @@ use crate::candidates::oneringbuf::Oneringbuf;
 use crate::candidates::ringbuf::{self, Ringbuf};
 use crate::candidates::rtrb::{self, Rtrb};
 use crate::candidates::spsc::{self, Spsc};
+use crate::candidates::variants::{self, Cursors, Parking, Sequence, State};
 use crate::candidates::{Eager, Hinted};
 use crate::item::Item;
 use crate::workload::Measure;
@@ -20,6 +21,7 @@ use crate::workload::round_trip::over_two;
 use crate::workload::single::push_and_pop;
 use crate::workload::three_stage::{Ours, throughput, to_completion};
 use crate::workload::throughput::{in_batches, one_by_one};
+use crate::workload::word::{one_line, one_line_in_turn, two_lines, two_lines_in_turn};
 
 /// Our queue.
 pub(crate) const SPSC: &str = "xu_ring::spsc";
@@ -31,9 +33,24 @@ pub(crate) const NAIVE: &str = "naive control";
 pub(crate) const RTRB: &str = "rtrb";
 pub(crate) const TWIN: &str = "rtrb again";
 
+/// A bare word there and back. The name says how a thread waits: here it is no choice of a queue's, but what is measured.
+pub(crate) const ONE_LINE: [&str; 4] = [
+    "one line",
+    "one line, `spin_loop`",
+    "one line, the next of 64",
+    "one line, the next of 64, `spin_loop`",
+];
+pub(crate) const TWO_LINES: [&str; 4] = [
+    "two lines",
+    "two lines, `spin_loop`",
+    "two lines, the next of 64",
+    "two lines, the next of 64, `spin_loop`",
+];
+
 const CAPACITIES: [usize; 6] = [8, 64, 1000, 1024, 4096, 65_536];
 const BATCH_CAPACITIES: [usize; 3] = [64, 1000, 4096];
 const THREE_STAGE_CAPACITIES: [usize; 3] = [63, 64, 1000];
+const CHOICE_CAPACITIES: [usize; 3] = [8, 64, 1000];
 /// Where the capacity does not matter.
 const CAPACITY: usize = 64;
 
@@ -46,17 +63,28 @@ pub(crate) enum Topic {
     Completion,
     ThreeStage,
     Single,
+    Choices,
+    ChoicesTrip,
+    Word,
 }
 
 impl Topic {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::OneByOne,
         Self::Batches,
         Self::RoundTrip,
         Self::Completion,
         Self::ThreeStage,
         Self::Single,
+        Self::Choices,
+        Self::ChoicesTrip,
+        Self::Word,
     ];
+
+    /// Whether we are compared with others, and not with ourselves or with the machine.
+    pub(crate) const fn has_peers(self) -> bool {
+        !matches!(self, Self::Choices | Self::ChoicesTrip | Self::Word)
+    }
 
     /// As `--only` takes it.
     pub(crate) const fn name(self) -> &'static str {
@@ -67,6 +95,9 @@ impl Topic {
             Self::Completion => "completion",
             Self::ThreeStage => "three-stage",
             Self::Single => "single",
+            Self::Choices => "choices",
+            Self::ChoicesTrip => "choices-round-trip",
+            Self::Word => "word",
         }
     }
 
@@ -78,12 +109,18 @@ impl Topic {
             Self::Completion => "From submission to the completion seen",
             Self::ThreeStage => "Throughput through three stages: submit, trigger, pop",
             Self::Single => "Push and pop on one thread",
+            Self::Choices => "What each choice is worth",
+            Self::ChoicesTrip => "What each choice is worth: round trip",
+            Self::Word => "A bare word there and back",
         }
     }
 
     /// Whether more is better: items per second, and not nanoseconds.
     pub(crate) const fn is_rate(self) -> bool {
-        matches!(self, Self::OneByOne | Self::Batches | Self::ThreeStage)
+        matches!(
+            self,
+            Self::OneByOne | Self::Batches | Self::ThreeStage | Self::Choices
+        )
     }
 
     pub(crate) const fn unit(self) -> &'static str {
@@ -154,6 +191,12 @@ pub(crate) fn all() -> Vec<Cell> {
     }
     cells.push(cell::<[u64; 4]>(Topic::Single, CAPACITY));
     cells.push(cell::<u64>(Topic::Single, CAPACITY));
+    for capacity in CHOICE_CAPACITIES {
+        cells.push(cell::<[u64; 4]>(Topic::Choices, capacity));
+    }
+    cells.push(cell::<u64>(Topic::Choices, CAPACITY));
+    cells.push(cell::<[u64; 4]>(Topic::ChoicesTrip, CAPACITY));
+    cells.push(cell::<u64>(Topic::Word, 1));
     cells
 }
 
@@ -165,13 +208,16 @@ fn cell<T: Item>(topic: Topic, capacity: usize) -> Cell {
         Topic::Completion => completion_candidates::<T>(),
         Topic::ThreeStage => three_stage_candidates::<T>(),
         Topic::Single => single_candidates::<T>(),
+        Topic::Choices => choice_candidates::<T>(),
+        Topic::ChoicesTrip => choice_trip_candidates::<T>(),
+        Topic::Word => word_candidates(),
     };
     candidates.retain(|candidate| match candidate.name {
         // Its sizes are powers of two.
         "disruptor" => capacity.is_power_of_two(),
         // So slow that the laps of a large queue would take half a second.
         "crossbeam-queue" => capacity < 65_536,
-        _ => true,
+        name => variants::differs::<T>(name, capacity),
     });
     Cell {
         key: Key {
@@ -312,6 +358,59 @@ fn single_candidates<T: Item>() -> Vec<Candidate> {
     .to_vec()
 }
 
+/// Ours, and each variant of it.
+fn choice_candidates<T: Item>() -> Vec<Candidate> {
+    use variants::{Close, Divided, LineEach, Prefetching, Same};
+    [
+        ways!(SPSC, one_by_one, T: "" Spsc),
+        ways!(variants::COPY.name, one_by_one, T: "" State<Same>),
+        ways!(variants::CURSORS.name, one_by_one, T: "" Cursors<true>),
+        ways!(variants::UNCACHED.name, one_by_one, T: "" Cursors<false>),
+        ways!(variants::SEQUENCE.name, one_by_one, T: "" Sequence),
+        ways!(variants::DIVISION.name, one_by_one, T: "" State<Divided>),
+        ways!(variants::CLOSE.name, one_by_one, T: "" State<Close>),
+        ways!(variants::LINE_EACH.name, one_by_one, T: "" State<LineEach>),
+        ways!(variants::PREFETCHING.name, one_by_one, T: "" State<Prefetching>),
+        ways!(variants::SWAP.name, one_by_one, T: "" Parking),
+    ]
+    .concat()
+}
+
+/// The variants that move other lines than ours.
+fn choice_trip_candidates<T: Item>() -> Vec<Candidate> {
+    [
+        ways!(SPSC, over_two, T: "" Spsc),
+        ways!(variants::COPY.name, over_two, T: "" State<variants::Same>),
+        ways!(variants::CURSORS.name, over_two, T: "" Cursors<true>),
+        ways!(variants::SEQUENCE.name, over_two, T: "" Sequence),
+    ]
+    .concat()
+}
+
+fn word_candidates() -> Vec<Candidate> {
+    let one: [Measure; 4] = [
+        one_line::<Eager>,
+        one_line::<Hinted>,
+        one_line_in_turn::<Eager>,
+        one_line_in_turn::<Hinted>,
+    ];
+    let two: [Measure; 4] = [
+        two_lines::<Eager>,
+        two_lines::<Hinted>,
+        two_lines_in_turn::<Eager>,
+        two_lines_in_turn::<Hinted>,
+    ];
+    let names = ONE_LINE.into_iter().chain(TWO_LINES);
+    names
+        .zip(one.into_iter().chain(two))
+        .map(|(name, measure)| Candidate {
+            name,
+            way: "",
+            measure,
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,7 +430,12 @@ mod tests {
     #[test]
     fn every_cell_has_the_twins() {
         for cell in all() {
-            for name in [RTRB, TWIN] {
+            let twins = match cell.key.topic {
+                Topic::Word => continue,
+                Topic::Choices | Topic::ChoicesTrip => [SPSC, variants::COPY.name],
+                _ => [RTRB, TWIN],
+            };
+            for name in twins {
                 assert!(
                     cell.candidates.iter().any(|other| other.name == name),
                     "{}",

@@ -1,6 +1,6 @@
 //! Time stamps cheap enough to take every few hundred nanoseconds, and what one of their ticks is worth.
 //!
-//! Used by everything that measures; the only `unsafe` of this package is here.
+//! Used by everything that measures.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@
 //!        ├──> session ──> cells ──> workload ──> candidates     two pinned threads and a queue
 //!        │       │                     └──> windows             which part of a sample counts
 //!        │       └──> probe                                     the state of the machine, before and after a sample
-//!        └──> bars, report_markdown, report_svg                 what the samples say
+//!        └──> bars, report_*                                    what the samples say
 //! ```
 //!
 //! `cargo xtask bench ring` runs it. The method is described in `docs/verifying.md`.
@@ -25,6 +25,8 @@ mod pair;
 mod pin;
 mod probe;
 mod random;
+mod report_choices;
+mod report_limits;
 mod report_markdown;
 mod report_svg;
 mod session;

@@ -15,7 +15,7 @@ ring-report: measures the ring against its peers
   --rounds N       samples of each candidate in each cell (45)
   --quick          7 rounds
   --only a,b       only what these need: bars as R2 or T1, or one-by-one, batches, round-trip, completion,
-                   three-stage, single
+                   three-stage, single, choices, choices-round-trip, word
   --cell TEXT      only cells whose name has this text, as `32 B, capacity 64`
   --output DIR     write bench-ring.md and the charts there; without it the report is printed
   --help           print this text
@@ -132,7 +132,8 @@ mod tests {
             [
                 "one-by-one, 32 B, capacity 1000",
                 "one-by-one, 32 B, capacity 1024",
-                "completion, 32 B, capacity 64"
+                "completion, 32 B, capacity 64",
+                "word, 8 B, capacity 1"
             ]
         );
     }

@@ -7,6 +7,7 @@ use crate::cells::{RING, RTRB, SPSC, TWIN, Topic};
 use crate::report_svg::Chart;
 use crate::session::{InState, Measured, Outcome};
 use crate::statistics::{Ratio, Summary};
+use crate::{report_choices, report_limits};
 
 /// Writes all of it.
 pub(crate) fn report(
@@ -38,10 +39,12 @@ pub(crate) fn report(
         main.state.round_trip
     );
     bars_table(&mut text, &main.cells);
+    report_limits::write(&mut text, &main.cells);
     for chart in charts {
         let _ = write!(text, "\n![{}]({})\n", chart.title, chart.file);
     }
-    for topic in Topic::ALL {
+    report_choices::write(&mut text, &main.cells);
+    for topic in Topic::ALL.into_iter().filter(|topic| topic.has_peers()) {
         tables_of(&mut text, topic, &main.cells);
     }
     for other in others {
@@ -257,7 +260,7 @@ fn table(
     }
 }
 
-fn row(text: &mut String, name: &str, entries: impl Iterator<Item = String>) {
+pub(crate) fn row(text: &mut String, name: &str, entries: impl Iterator<Item = String>) {
     let _ = write!(text, "| {name} |");
     for entry in entries {
         let _ = write!(text, " {entry} |");
@@ -276,7 +279,7 @@ fn names(cells: &[&Measured]) -> Vec<&'static str> {
     names
 }
 
-fn median_with_quartiles(cell: &Measured, name: &str) -> String {
+pub(crate) fn median_with_quartiles(cell: &Measured, name: &str) -> String {
     match Summary::of(cell.samples(name)) {
         Some(summary) => format!(
             "**{}** {}-{} ({}{})",
@@ -291,8 +294,12 @@ fn median_with_quartiles(cell: &Measured, name: &str) -> String {
     }
 }
 
-fn ratio_with_interval(above: &[f64], below: &[f64]) -> String {
-    match Ratio::of_medians(above, below) {
+pub(crate) fn ratio_with_interval(above: &[f64], below: &[f64]) -> String {
+    ratio_text(Ratio::of_medians(above, below))
+}
+
+pub(crate) fn ratio_text(ratio: Option<Ratio>) -> String {
+    match ratio {
         Some(ratio) => format!("**{}** {}", times(ratio.value), interval(ratio)),
         None => "-".to_owned(),
     }

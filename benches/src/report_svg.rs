@@ -48,7 +48,7 @@ const GROUPS: [Group; 5] = [
     Group {
         file: "bench-ring-times.svg",
         title: "Round trips, completion, and one thread, ns",
-        holds: |topic, _| !topic.is_rate(),
+        holds: |topic, _| topic.has_peers() && !topic.is_rate(),
     },
 ];
 
@@ -94,6 +94,7 @@ fn panel(cell: &Measured) -> Option<Panel> {
         Topic::RoundTrip => "there and back over two queues".to_owned(),
         Topic::Completion => "submission to completion seen".to_owned(),
         Topic::Single => format!("push and pop, {} bytes", key.bytes),
+        Topic::Choices | Topic::ChoicesTrip | Topic::Word => key.to_string(),
     };
     (!rows.is_empty()).then_some(Panel { title, rows })
 }

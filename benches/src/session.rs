@@ -9,7 +9,7 @@ use crate::statistics::Summary;
 use crate::workload::Rig;
 
 /// No round begins later. Samples are longer while the processors are far from each other.
-const LONGEST: Duration = Duration::from_secs(7 * 60);
+const LONGEST: Duration = Duration::from_secs(7 * 60 + 45);
 /// How long a sample shall take.
 const SAMPLE_MS: f64 = 8.0;
 /// Blocks of the samples that find out how many blocks that is.

@@ -9,11 +9,13 @@
 //! | `round_trip` | one item over two queues and back; one request to its completion | T1, T2 |
 //! | `three_stage` | submit, trigger and pop of the three-cursor ring | R8 |
 //! | `single` | push and pop on one thread | S1 |
+//! | `word` | a word there and back, without a queue | - |
 
 pub(crate) mod round_trip;
 pub(crate) mod single;
 pub(crate) mod three_stage;
 pub(crate) mod throughput;
+pub(crate) mod word;
 
 use crate::clock::Clock;
 use crate::pin::Pair;

@@ -74,6 +74,19 @@ impl<T: Item> BatchReceiver<T> for Consumer<T> {
     }
 }
 
+/// From one slot to the next, in bytes, as its addresses say. For capacities above 1.
+pub(crate) fn stride<T: Item>(capacity: usize) -> usize {
+    let (mut producer, mut consumer) = channel(capacity).expect("there is memory");
+    producer.push_slice(&[T::default(); 2]);
+    let mut address = || {
+        let item = consumer.peek().map(|item| std::ptr::from_ref(item).addr());
+        consumer.pop();
+        item.unwrap_or_default()
+    };
+    let first = address();
+    address().abs_diff(first)
+}
+
 /// Batches are iterators.
 pub(crate) struct Iterators;
 
