@@ -55,14 +55,18 @@ pub struct Slot {
     pub mark_comp_efd: i32,
     /// 1: the fd goes back to a pool; 0: the worker closes it after signalling.
     pub efd_from_pool: u8,
+    /// Padding in the original, which neither reads nor writes it. `xu-ring` says here how far the slot's request is: 0 free,
+    /// 1 held back, 2 triggered, 3 done. Its worker looks at nothing else, so a program that fills slots and moves cursors
+    /// only, as the original does, is not seen by it.
+    pub stage: u8,
     /// Never read or written.
-    pub pad_15: [u8; 3],
+    pub pad_16: [u8; 2],
     /// Address of the work item.
     pub exec_info: u64,
 }
 
 assert_layout! { Slot is "xuq_exec_info_t" in "xu.md 2.2": 32 bytes, align 8;
-seq_id @ 0x00  exec_status @ 0x08  mark_comp_efd @ 0x10  efd_from_pool @ 0x14  pad_15 @ 0x15
+seq_id @ 0x00  exec_status @ 0x08  mark_comp_efd @ 0x10  efd_from_pool @ 0x14  stage @ 0x15  pad_16 @ 0x16
 exec_info @ 0x18 }
 bytes_of! { Slot: 32 }
 

@@ -23,6 +23,7 @@ xuq_exec_info_t 0x20
  exec_status 0x08 8
  mark_comp_efd 0x10 4
  efd_from_pool 0x14 1
+ stage 0x15 1
  exec_info 0x18 8
 tpb_xu_base_t 0x1C0
  xu_id 0x000 2

@@ -113,6 +113,8 @@ mutants! {
     SpscLeaveRelease = "spsc-leave-release",
     /// The last end does not acquire what the other did to the memory.
     SpscLeaveAcquire = "spsc-leave-acquire",
+    /// A new pair of ends takes over with `Relaxed`.
+    SpscClaim = "spsc-claim",
     /// A waiting end changes a slot with `Relaxed`.
     SpscSwap = "spsc-swap",
     /// A waiting end changes a slot with a load and a store.

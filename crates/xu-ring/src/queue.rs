@@ -82,6 +82,17 @@
 //! wait on, so the first request of a batch becomes visible no sooner than the last: batches are for throughput where
 //! several requests are at hand anyway, and one at a time is for latency. [`Worker::drain`] is a loop of pops.
 //!
+//! # What makes it fast
+//!
+//! `docs/bench-ring.md` has the figures: "From submission to the completion seen" and "three stages".
+//!
+//! * **One line per hand-over.** The worker looks at the slot's stage and finds the request in the same line; the answer goes
+//!   back in that line, too.
+//! * **Release stores by single writers.** No cursor and no stage is ever changed by a read-modify-write operation.
+//! * **The far cursor is cached.** The submitter loads `completed` only when what it saw last says that the ring is full.
+//! * **No division.** Each end keeps the index of its cursor and wraps it by comparison, so any capacity will do.
+//! * **Lines apart.** Slots begin on a pair of lines, and so does the header, whose cursors the ABI keeps 64 bytes apart.
+//!
 //! # Map
 //!
 //! | module | subject |

@@ -132,5 +132,9 @@ mod waker {
         pub(crate) fn wake(&self) {
             self.0.wake();
         }
+
+        pub(crate) fn take(&self) -> Option<core::task::Waker> {
+            self.0.take_waker()
+        }
     }
 }

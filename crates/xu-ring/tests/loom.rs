@@ -4,7 +4,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p xu-ring --profile loom --test loom
 //! ```
 //!
-//! A test of `models` explores all runs of one scenario. A test of `mutants` starts this program again with one fault seeded,
+//! A test of `models` explores the runs of one scenario: all, or those with as many preemptions as it names. A test of `mutants` starts this program again with one fault seeded,
 //! and demands that the named scenario notices. Threads try a bounded number of times instead of spinning, which keeps
 //! the number of runs small; what is left is finished on one thread, and counted.
 #![cfg(loom)]
@@ -556,6 +556,7 @@ mod mutants {
             text.contains("running 1 test"),
             "there is no model {model}: {text}"
         );
+        assert!(!text.contains("has shrunk"), "{model} is no proof: {text}");
         // A panic, or an abort by a panic during a panic.
         assert!(
             !output.status.success(),

@@ -4,7 +4,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p xu-ring --all-features --profile loom --test loom_spsc
 //! ```
 //!
-//! As `tests/loom.rs`: a test of `models` explores all runs of one scenario; a test of `mutants` starts this program again
+//! As `tests/loom.rs`: a test of `models` explores the runs of one scenario, up to the number of preemptions that it names; a test of `mutants` starts this program again
 //! with one fault seeded, and demands that the named scenarios notice.
 #![cfg(loom)]
 
@@ -383,6 +383,7 @@ mod mutants {
             text.contains("running 1 test"),
             "there is no model {model}: {text}"
         );
+        assert!(!text.contains("has shrunk"), "{model} is no proof: {text}");
         // A panic, or an abort by a panic during a panic.
         assert!(
             !output.status.success(),
@@ -415,6 +416,7 @@ mod mutants {
         close_store: SpscCloseStore by last_values_before_abandonment;
         leave_release: SpscLeaveRelease by either_end_goes_last;
         leave_acquire: SpscLeaveAcquire by either_end_goes_last;
+        claim: SpscClaim by inline_is_split_again;
         swap: SpscSwap by both_ends_sleep, sleeping_receiver_is_told;
         store_instead_of_swap: SpscStoreInsteadOfSwap by both_ends_sleep;
         no_second_look: SpscNoSecondLook by both_ends_sleep;

@@ -138,7 +138,7 @@ const _: () = {
     assert!(offset_of!(Slot<()>, status) == offset_of!(AbiSlot, exec_status));
     assert!(offset_of!(Slot<()>, efd) == offset_of!(AbiSlot, mark_comp_efd));
     assert!(offset_of!(Slot<()>, from_pool) == offset_of!(AbiSlot, efd_from_pool));
-    assert!(offset_of!(Slot<()>, stage) == offset_of!(AbiSlot, pad_15));
+    assert!(offset_of!(Slot<()>, stage) == offset_of!(AbiSlot, stage));
     assert!(offset_of!(Slot<()>, _pad_16) + 2 == offset_of!(AbiSlot, exec_info));
     assert!(offset_of!(Slot<()>, item) == offset_of!(AbiSlot, exec_info));
     // Whatever the payload, a slot holds its address in one word.

@@ -93,8 +93,8 @@ impl<T> Worker<T> {
     /// store for all is cheaper for everybody, and the first request waits for the last. Only
     /// [`Submitter::is_completed`](super::Submitter::is_completed) may know earlier.
     ///
-    /// As for [`Worker::pop`], hold the unit's `mark_comp_lock` during the call, and signal the waiters afterwards. Then
-    /// `into` is extended under the lock: a vector is fine, an unknown collection may be slow or ask for the lock itself. If
+    /// As for [`Worker::pop`], hold the unit's `mark_comp_lock` during the call, and signal the waiters afterwards, not in
+    /// `into`: it is given them before the completions are visible. Then `into` is extended under the lock: a vector is fine, an unknown collection may be slow or ask for the lock itself. If
     /// it panics, what it was given is complete, and the rest is still in the ring.
     ///
     /// # Errors

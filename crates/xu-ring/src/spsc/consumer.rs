@@ -183,7 +183,6 @@ impl<T, S: Storage<T>> fmt::Debug for Consumer<T, S> {
 /// Pops values one by one; made by [`Consumer::pop_iter`].
 ///
 /// Dropping it leaves the rest in the queue.
-#[derive(Debug)]
 #[must_use = "values stay in the queue until they are asked for"]
 pub struct PopIter<'a, T, S: Storage<T> = Heap<T>> {
     consumer: &'a mut Consumer<T, S>,
@@ -209,3 +208,12 @@ impl<T, S: Storage<T>> Iterator for PopIter<'_, T, S> {
 }
 
 impl<T, S: Storage<T>> FusedIterator for PopIter<'_, T, S> {}
+
+impl<T, S: Storage<T>> fmt::Debug for PopIter<'_, T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PopIter")
+            .field("consumer", &self.consumer)
+            .field("left", &self.left)
+            .finish()
+    }
+}

@@ -97,7 +97,7 @@ impl Control {
     pub(crate) fn claim(&self) -> bool {
         // PAIRS: with the `fetch_and` in `let_go`; orders all that earlier ends did before what the new ones do.
         self.ends
-            .compare_exchange(0, BOTH, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(0, BOTH, order::claim(), Ordering::Relaxed)
             .is_ok()
     }
 
@@ -117,6 +117,9 @@ impl Control {
     /// The end, which stood at `at`, will neither push nor pop any more. It still holds the memory: [`let_go`] follows.
     pub(crate) fn close(&self, end: End, at: usize) {
         self.at(end).store(at, Ordering::Relaxed);
+        // A waker of our own that is left is for a wait that nobody waits any more.
+        #[cfg(feature = "async")]
+        let _stale = self.bell(end).take();
         // PAIRS: with the load in `is_open`.
         self.ends.fetch_and(!end.open(), order::close());
         // The other end may free the memory as soon as we no longer hold it, so tell it before.
@@ -129,6 +132,14 @@ impl Control {
     /// What [`let_go`] is called with.
     pub(crate) fn ends(&self) -> &AtomicU8 {
         &self.ends
+    }
+
+    /// Leaves a waker for the end that is about to sleep, in place of the one that is there.
+    #[cfg(feature = "async")]
+    pub(crate) fn wait(&self, end: End, waker: &core::task::Waker) {
+        // Cloned first: foreign code that panics must not do so inside the bell, which would then never ring again.
+        let waker = waker.clone();
+        self.bell(end).register(&waker);
     }
 
     /// What rings for the end.

@@ -20,9 +20,9 @@ use super::storage::{Run, drop_values, sealed};
 /// A line of cache, in bytes.
 const LINE: usize = 64;
 
-/// Up to so many slots each has a line of its own; more stand close together.
+/// Up to so many slots none lies across two lines; more stand close together.
 ///
-/// In a short queue the two ends are always near each other, and would take lines from each other that hold two slots. In a
+/// In a short queue the two ends are always near each other, and a slot across two lines makes each of them wait twice. In a
 /// long one that is rare, and what counts is how many lines there are to move.
 const FEW: usize = 64;
 
@@ -43,7 +43,7 @@ pub struct Heap<T> {
 unsafe impl<T: Send> Send for Heap<T> {}
 
 impl<T> Heap<T> {
-    /// From one slot to the next, in bytes.
+    /// From one slot to the next, in bytes: in a short queue a power of two up to a line, or whole lines.
     const fn stride(capacity: usize) -> usize {
         let size = size_of::<Slot<T>>();
         if capacity > FEW {
@@ -111,7 +111,8 @@ impl<T> fmt::Debug for Heap<T> {
     }
 }
 
-impl<T> sealed::Storage<T> for Heap<T> {
+// SAFETY: the block stays where it is until `release`, and holds what `pair` has put there.
+unsafe impl<T> sealed::Storage<T> for Heap<T> {
     fn run(&self) -> Run<T> {
         let count = self.header().count;
         // PANIC: the same layout was computed when the block was made.

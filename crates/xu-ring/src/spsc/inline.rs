@@ -10,6 +10,9 @@ use super::{InlineConsumer, InlineProducer};
 
 /// A queue of `N` slots that needs no allocator.
 ///
+/// It takes no more memory than it needs: its slots stand close together, wherever it is put, and its control words next to
+/// them. A queue on the heap keeps slots from lying across two lines, and the control words away from them.
+///
 /// It holds the slots; [`Inline::split`] gives its two ends, which borrow it. A capacity of 0 does not compile.
 ///
 /// ```
@@ -66,10 +69,11 @@ impl<T, const N: usize> Inline<T, N> {
     #[must_use]
     pub fn split(&self) -> Option<(InlineProducer<'_, T, N>, InlineConsumer<'_, T, N>)> {
         self.control.claim().then(|| {
-            (
-                InlineProducer::new(Track::new(self, self.control.left_at(End::Producer))),
-                InlineConsumer::new(Track::new(self, self.control.left_at(End::Consumer))),
-            )
+            // SAFETY: no end is left, and both places are where the last ones stood.
+            let producer = unsafe { Track::new(self, self.control.left_at(End::Producer)) };
+            // SAFETY: as above.
+            let consumer = unsafe { Track::new(self, self.control.left_at(End::Consumer)) };
+            (InlineProducer::new(producer), InlineConsumer::new(consumer))
         })
     }
 }
@@ -97,7 +101,8 @@ impl<T, const N: usize> fmt::Debug for Inline<T, N> {
     }
 }
 
-impl<T, const N: usize> sealed::Storage<T> for &Inline<T, N> {
+// SAFETY: the queue is borrowed, so it stays where it is; its slots and control words are initialised by `new`.
+unsafe impl<T, const N: usize> sealed::Storage<T> for &Inline<T, N> {
     fn run(&self) -> Run<T> {
         Run {
             first: NonNull::from(&self.slots).cast(),

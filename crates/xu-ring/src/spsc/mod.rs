@@ -49,7 +49,9 @@
 //! | an end goes | [`is_abandoned`](Consumer::is_abandoned) at the other | all that it did before the news that it went |
 //! | an end goes | the same, by the last to go | every use of the memory before its freeing |
 //!
-//! There is no other ordering, no read-modify-write operation in a push or pop, no fence and no `SeqCst`.
+//! | an end goes | [`Inline::split`] | all that one pair of ends did before what the next one does |
+//!
+//! There is no other ordering in these ends, no read-modify-write operation in a push or pop, no fence and no `SeqCst`.
 //! `tests/loom_spsc.rs` weakens each of these in turn and shows a run that then goes wrong.
 //!
 //! What makes it fast; `docs/bench-ring.md` measures each choice against its opposite:
@@ -58,8 +60,8 @@
 //!   The price: nobody knows how many values there are without looking at slots.
 //! * **Both ends write the state.** A line that each end reads *and* writes moves to and fro as a whole; one that an end only
 //!   reads has to be taken from it again each time, which is why a sequence number that only the producer writes is slower.
-//! * **A line for each slot of a short queue**, close together in a long one. In a short queue the ends are always near each
-//!   other; in a long one what counts is how many lines there are to move.
+//! * **No slot of a short queue lies across two lines**; in a long one slots stand close together. In a short queue the ends
+//!   are always near each other; in a long one what counts is how many lines there are to move.
 //! * **No division.** A place is a distance in bytes that is compared with the end, so any capacity will do.
 //! * **No prefetching by hand.** It was tried at either end and lost more than it won: it takes lines away from the end that
 //!   is about to use them.
@@ -76,9 +78,9 @@
 //! | [`push_slice`](Producer::push_slice), [`push_iter`](Producer::push_iter) | `write_chunk` | `push_slice`, `push_iter` | |
 //! | [`pop_slice`](Consumer::pop_slice), [`pop_iter`](Consumer::pop_iter) | `read_chunk` | `pop_slice`, `pop_iter` | |
 //! | [`Consumer::len`] | `Consumer::slots` | `occupied_len` | `len` |
-//! | `capacity() -` [`Producer::len`] | `Producer::slots` | `vacant_len` | |
+//! | [`Producer::vacant_len`] | `Producer::slots` | `vacant_len` | |
 //! | [`is_abandoned`](Consumer::is_abandoned) | `is_abandoned` | `read_is_held`, `write_is_held` | |
-//! | [`parking`] | | `async-ringbuf`, `ringbuf-blocking` | |
+//! | [`parking`] | | `async-ringbuf`, `ringbuf-blocking` | `crossbeam_channel::bounded` |
 //!
 //! What is *not* here: slices of the queue's own memory (`as_slices`, chunks). Values are not next to each other, so a batch
 //! is copied in and out; and `len` is a search, not a load.
@@ -126,7 +128,9 @@ pub type InlineConsumer<'a, T, const N: usize> = Consumer<T, &'a Inline<T, N>>;
 pub fn channel<T>(capacity: usize) -> Result<(Producer<T>, Consumer<T>), CapacityError> {
     let (one, other) = Heap::pair(capacity)?;
     Ok((
-        Producer::new(storage::Track::new(one, 0)),
-        Consumer::new(storage::Track::new(other, 0)),
+        // SAFETY: the one producer of a new queue.
+        Producer::new(unsafe { storage::Track::new(one, 0) }),
+        // SAFETY: the one consumer of a new queue.
+        Consumer::new(unsafe { storage::Track::new(other, 0) }),
     ))
 }

@@ -10,7 +10,8 @@ use super::storage::{Run, sealed};
 #[derive(Debug)]
 pub struct Heap<T>(Infallible, PhantomData<T>);
 
-impl<T> sealed::Storage<T> for Heap<T> {
+// SAFETY: there is no value of this type.
+unsafe impl<T> sealed::Storage<T> for Heap<T> {
     fn run(&self) -> Run<T> {
         match self.0 {}
     }

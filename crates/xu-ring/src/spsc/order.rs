@@ -56,6 +56,12 @@ pub(crate) fn close() -> Ordering {
     }
 }
 
+/// A new pair of ends takes over from the last.
+#[inline(always)]
+pub(crate) fn claim() -> Ordering {
+    unless(Mutant::SpscClaim, Acquire)
+}
+
 /// An end no longer uses the memory: release for what this end did, acquire of what the other did, for the last one frees it.
 ///
 /// The release is that of [`close`] again, for the ringing of the bell between the two. Loom does not see a bell being freed,

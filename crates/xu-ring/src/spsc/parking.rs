@@ -22,6 +22,18 @@
 //! one byte: if the swap comes later it finds the mark, and the sleeper is woken; if it comes earlier the mark is refused,
 //! since the slot has changed, and nobody sleeps. Nobody pays for a wake-up where nobody waits.
 //!
+//! | first | then | what is ordered |
+//! |---|---|---|
+//! | the waker is left, then the mark (release) | the swap finds the mark (acquire) | the waker before the bell is rung |
+//! | the swap (release) | a look at the slot (acquire) | the value, or its reading, as without waiting |
+//! | the second waker, where a mark stands already | ringing | see below |
+//! | an end closes, then rings | a waker is left, then the end is looked at | see below |
+//!
+//! In the last two rows neither side acquires what the other has released in the slot. There it is the bell that decides,
+//! `AtomicWaker`, whose registering and ringing are acquiring and releasing operations on one word: if the ringing comes
+//! later it finds the waker; if it comes earlier, the registering acquires what happened before it, and the look that follows
+//! sees it. No model can kill a weaker mark, since loom's own waker orders more than `AtomicWaker` does.
+//!
 //! Waiting is fair only in that there is one end at each side. A future that is dropped has changed nothing, except that a
 //! [`Sender::send`] takes its value with it: use [`Sender::ready`] where that matters.
 
@@ -67,6 +79,14 @@ pub fn split<T, const N: usize>(queue: &Inline<T, N>) -> Option<InlineEnds<'_, T
 #[error("the receiver is gone")]
 pub struct Closed<T>(pub T);
 
+impl<T> Closed<T> {
+    /// The value that was not taken.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
 impl<T> core::fmt::Debug for Closed<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_tuple("Closed").finish_non_exhaustive()
@@ -82,6 +102,16 @@ pub enum TrySendError<T> {
     /// The receiver is gone.
     #[error("the receiver is gone")]
     Closed(T),
+}
+
+impl<T> TrySendError<T> {
+    /// The value that was not taken.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Full(value) | Self::Closed(value) => value,
+        }
+    }
 }
 
 impl<T> core::fmt::Debug for TrySendError<T> {
@@ -105,7 +135,6 @@ pub enum TryRecvError {
 }
 
 /// The end that sends, and can wait for room. Dropping it closes the queue: the receiver gets what is left, then `None`.
-#[derive(Debug)]
 pub struct Sender<T, S: Storage<T> = Heap<T>> {
     producer: Producer<T, S>,
 }
@@ -160,7 +189,7 @@ impl<T, S: Storage<T>> Sender<T, S> {
         if !self.producer.is_full() {
             return Poll::Ready(Ok(()));
         }
-        control.bell(End::Producer).register(context.waker());
+        control.wait(End::Producer, context.waker());
         if !self.producer.slot().wait_until_not(FULL) {
             return Poll::Ready(Ok(()));
         }
@@ -178,6 +207,24 @@ impl<T, S: Storage<T>> Sender<T, S> {
         self.producer.is_abandoned()
     }
 
+    /// Whether there is no room now.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.producer.is_full()
+    }
+
+    /// How many values are in the queue, at most: see [`Producer::len`].
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.producer.len()
+    }
+
+    /// Whether the receiver has received everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.producer.is_empty()
+    }
+
     /// The number of slots.
     #[must_use]
     pub fn capacity(&self) -> usize {
@@ -193,7 +240,6 @@ impl<T, S: Storage<T>> Sender<T, S> {
 }
 
 /// The end that receives, and can wait for a value. Dropping it closes the queue: the sender gets its values back.
-#[derive(Debug)]
 pub struct Receiver<T, S: Storage<T> = Heap<T>> {
     consumer: Consumer<T, S>,
 }
@@ -227,7 +273,7 @@ impl<T, S: Storage<T>> Receiver<T, S> {
             Err(TryRecvError::Empty) => {}
         }
         let control = self.consumer.control();
-        control.bell(End::Consumer).register(context.waker());
+        control.wait(End::Consumer, context.waker());
         let may_sleep = if Mutant::SpscNoSecondLook.is_seeded() {
             true
         } else {
@@ -244,10 +290,28 @@ impl<T, S: Storage<T>> Receiver<T, S> {
         }
     }
 
+    /// The oldest value, which stays; `None` when there is none now.
+    #[must_use]
+    pub fn peek(&self) -> Option<&T> {
+        self.consumer.peek()
+    }
+
     /// Whether the sender is gone. Values may be left.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.consumer.is_abandoned()
+    }
+
+    /// Whether there is no value now.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.consumer.is_empty()
+    }
+
+    /// How many values are in the queue, at least: see [`Consumer::len`].
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.consumer.len()
     }
 
     /// The number of slots.
@@ -262,5 +326,17 @@ impl<T, S: Storage<T>> Receiver<T, S> {
             self.consumer.control().bell(End::Producer).wake();
         }
         Some(value)
+    }
+}
+
+impl<T, S: Storage<T>> core::fmt::Debug for Sender<T, S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Sender").field(&self.producer).finish()
+    }
+}
+
+impl<T, S: Storage<T>> core::fmt::Debug for Receiver<T, S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Receiver").field(&self.consumer).finish()
     }
 }

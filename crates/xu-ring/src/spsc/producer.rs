@@ -125,7 +125,13 @@ impl<T, S: Storage<T>> Producer<T, S> {
     /// It looks at about log2(capacity) slots. No count is kept, since keeping one would cost every push a second line.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.capacity() - self.track.count_mine(|slot| !slot.is_full_for_producer())
+        self.capacity() - self.vacant_len()
+    }
+
+    /// How many values there is room for: at least so many. A search, as [`Producer::len`].
+    #[must_use]
+    pub fn vacant_len(&self) -> usize {
+        self.track.count_mine(|slot| !slot.is_full_for_producer())
     }
 
     /// The number of slots.

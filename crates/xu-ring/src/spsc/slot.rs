@@ -180,7 +180,8 @@ impl<T> Slot<T> {
     /// `false`: it is not `state` already, and nothing was announced.
     pub(crate) fn wait_until_not(&self, state: u8) -> bool {
         // PAIRS: with the swap in `change`: whoever finds the mark finds the waker that was left before it. A refusal
-        //   orders nothing, since the caller looks again.
+        //   because the slot has changed orders nothing, since the caller looks again. A mark that stands already is older
+        //   than the waker: see `parking`, on the second waker.
         let (mark, refusal) = order::mark();
         let announced = self
             .state

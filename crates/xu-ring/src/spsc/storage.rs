@@ -17,7 +17,10 @@ pub(crate) mod sealed {
     use super::{Control, Run};
 
     /// What both ends need of the memory.
-    pub trait Storage<T> {
+    ///
+    /// # Safety
+    /// What the methods say of the slots and of the control words is true.
+    pub unsafe trait Storage<T> {
         /// The slots. They stay where they are, and stay initialised, until [`Storage::release`].
         fn run(&self) -> Run<T>;
 
@@ -63,7 +66,10 @@ unsafe impl<T: Send, S: sealed::Storage<T> + Send> Send for Track<T, S> {}
 
 impl<T, S: sealed::Storage<T>> Track<T, S> {
     /// The place of an end that stood at `at` before, or of a new one, at 0.
-    pub(crate) fn new(storage: S, at: usize) -> Self {
+    ///
+    /// # Safety
+    /// It is for the one producer or the one consumer of these slots, and `at` is where the last one of its kind stood.
+    pub(crate) unsafe fn new(storage: S, at: usize) -> Self {
         let run = storage.run();
         Self {
             first: run.first,
@@ -126,12 +132,9 @@ impl<T, S: sealed::Storage<T>> Track<T, S> {
 
     /// The end goes, and frees the memory if it is the last.
     pub(crate) fn leave(&self, end: End) {
-        let control = self.storage.control();
-        control.close(end, self.at);
-        if let_go(control.ends(), end) {
-            // SAFETY: `let_go` is `true` at the last end only, and an end leaves when it is dropped, so it does it once.
-            unsafe { self.storage.release() };
-        }
+        // Closing rings for the other end, which is foreign code: the memory is let go however that ends.
+        let _leaving = Leaving(&self.storage, end, PhantomData);
+        self.storage.control().close(end, self.at);
     }
 
     /// The place after `place`.
@@ -159,6 +162,18 @@ impl<T, S: sealed::Storage<T>> Track<T, S> {
         // SAFETY: it is one of the slots, which live until the last end has left. Shared references only are made of
         //   slots while ends exist; what changes in them is atomic or in a cell.
         unsafe { slot.as_ref() }
+    }
+}
+
+/// An end that goes: lets the memory go when dropped.
+struct Leaving<'a, T, S: sealed::Storage<T>>(&'a S, End, PhantomData<T>);
+
+impl<T, S: sealed::Storage<T>> Drop for Leaving<'_, T, S> {
+    fn drop(&mut self) {
+        if let_go(self.0.control().ends(), self.1) {
+            // SAFETY: `let_go` is `true` at the last end only, and an end leaves when it is dropped, so it does it once.
+            unsafe { self.0.release() };
+        }
     }
 }
 
