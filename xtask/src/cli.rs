@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::bench::BenchOptions;
+use crate::fuzz::FuzzOptions;
 use crate::steps;
 
 /// One call of `cargo xtask`.
@@ -12,6 +13,7 @@ use crate::steps;
 pub(crate) enum Command {
     Verify(VerifyOptions),
     BenchRing(BenchOptions),
+    Fuzz(FuzzOptions),
     /// Prints the layouts and constants, or writes them to their files.
     Abi {
         write: bool,
@@ -66,6 +68,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Comma
         Some("tidy") => Command::Tidy,
         Some("verify") => return parse_verify(arguments),
         Some("bench") => return parse_bench(arguments),
+        Some("fuzz") => return parse_fuzz(arguments),
         Some("abi") => return parse_abi(arguments),
         Some(other) => return Err(format!("no command is called `{other}`")),
     };
@@ -139,6 +142,35 @@ fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command, S
     Ok(Command::BenchRing(options))
 }
 
+fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut options = FuzzOptions::default();
+    while let Some(argument) = arguments.next() {
+        let (flag, attached) = match argument.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        match flag {
+            "--seconds" => {
+                let value = attached
+                    .or_else(|| arguments.next())
+                    .ok_or_else(|| format!("`{flag}` needs a value"))?;
+                options.seconds = seconds(&value)?.as_secs();
+            }
+            "--help" | "-h" => return Ok(Command::Help),
+            _ if argument.starts_with('-') => {
+                return Err(format!("`{argument}` is not understood by fuzz"));
+            }
+            _ => match options.target.replace(argument) {
+                None => {}
+                Some(first) => {
+                    return Err(format!("one target or all of them, not `{first}` and more"));
+                }
+            },
+        }
+    }
+    Ok(Command::Fuzz(options))
+}
+
 fn parse_abi(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     let write = match arguments.next().as_deref() {
         None => false,
@@ -208,6 +240,7 @@ cargo xtask verify [options]   run the steps below, then print a table
 cargo xtask tidy               run the workspace's own rules alone
 cargo xtask abi [--write]      print every layout and constant, or write them to docs/abi.json and docs/abi.md
 cargo xtask bench ring [...]   measure the ring against its peers, and write docs/bench-ring.md
+cargo xtask fuzz [...]         run the fuzz targets, each for a while
 cargo xtask setup              install the tools that are missing, and say which
 cargo xtask help               print this text
 
@@ -228,12 +261,16 @@ Options of bench ring:
                           three-stage, single) need; the report goes to target/bench-ring
   --cell TEXT             only cells whose name has this text; likewise
 
+Options of fuzz:
+  --seconds N             how long each target runs (20)
+  TARGET                  this target and no other
+
 Steps of verify, in order:
 ",
     );
     for step in steps::ALL {
         let quick = if step.quick { "quick" } else { "" };
-        text.push_str(&format!("  {:<10} {quick:<6} {}\n", step.name, step.checks));
+        text.push_str(&format!("  {:<12} {quick:<6} {}\n", step.name, step.checks));
     }
     text.push_str(
         "  `dependencies` stands for deny, machete and typos.
@@ -324,6 +361,27 @@ mod tests {
             "bench lane",
             "bench ring --quick=yes",
             "bench ring R1",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn fuzz_takes_seconds_and_one_target() {
+        assert_eq!(parsed("fuzz"), Ok(Command::Fuzz(FuzzOptions::default())));
+        let options = FuzzOptions {
+            seconds: 3,
+            target: Some("ring_spsc".to_owned()),
+        };
+        assert_eq!(
+            parsed("fuzz --seconds 3 ring_spsc"),
+            Ok(Command::Fuzz(options))
+        );
+        for line in [
+            "fuzz --seconds",
+            "fuzz --seconds 0",
+            "fuzz --jobs 2",
+            "fuzz abi_ids abi_host",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -12,17 +12,48 @@ pub(crate) struct Tests {
     pub(crate) skipped: u64,
 }
 
+impl Tests {
+    fn add(&mut self, others: Self) {
+        self.run += others.run;
+        self.passed += others.passed;
+        self.skipped += others.skipped;
+    }
+}
+
 /// Counts the tests of an output.
 pub(crate) fn tests(output: &str) -> Tests {
     let mut sum = Tests::default();
     for line in closing_lines(output) {
         let passed = number_before(line, "passed");
         let failed = number_before(line, "failed") + number_before(line, "timed");
-        sum.passed += passed;
-        sum.run += passed + failed;
-        sum.skipped += number_before(line, "skipped") + number_before(line, "ignored");
+        sum.add(Tests {
+            run: passed + failed,
+            passed,
+            skipped: number_before(line, "skipped") + number_before(line, "ignored"),
+        });
     }
     sum
+}
+
+/// Counts the tests of an output of several test programs, each of which may start itself again: a test that does so
+/// shows the closing line of that run, before its program's own.
+pub(crate) fn tests_of_programs(output: &str) -> Tests {
+    let mut sum = Tests::default();
+    let mut own = "";
+    for line in output.lines() {
+        if is_start_of_program(line) {
+            sum.add(tests(own));
+            own = "";
+        }
+        own = closing_lines(line).next().unwrap_or(own);
+    }
+    sum.add(tests(own));
+    sum
+}
+
+/// What cargo says before it starts one, `     Running tests/loom.rs (target/...)`.
+fn is_start_of_program(line: &str) -> bool {
+    line.trim_start().starts_with("Running ") && line.trim_end().ends_with(')')
 }
 
 /// The closing lines themselves: `test result: ...` of libtest or, where nextest ran the tests, its `Summary [...]`.
@@ -53,13 +84,30 @@ fn number_before(line: &str, word: &str) -> u64 {
 }
 
 /// How many models said what they explored, and the sum: `N executions` of ours, `Completed in N iterations` of loom.
+///
+/// What a test of `mutants` shows is not counted: there a model ran with a fault in it.
 pub(crate) fn executions(output: &str) -> (usize, u64) {
-    let counts: Vec<u64> = output
-        .lines()
-        .map(|line| number_before(line, "executions").max(number_before(line, "iterations")))
-        .filter(|count| *count > 0)
-        .collect();
-    (counts.len(), counts.iter().sum())
+    let mut by_mutant = false;
+    let mut models = 0;
+    let mut sum = 0;
+    for line in output.lines() {
+        if is_start_of_program(line) {
+            by_mutant = false;
+        } else if let Some(test) = shown_test(line) {
+            by_mutant = test.starts_with("mutants::");
+        }
+        let count = number_before(line, "executions").max(number_before(line, "iterations"));
+        if count > 0 && !by_mutant {
+            models += 1;
+            sum += count;
+        }
+    }
+    (models, sum)
+}
+
+/// The name in libtest's `---- models::depth stdout ----`.
+fn shown_test(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
 /// How many seeds miri tried.
@@ -169,6 +217,60 @@ test two ... ok
 ";
         assert_eq!(executions(output), (2, 63 + 6256));
         assert_eq!(executions("test two ... ok"), (0, 0));
+    }
+
+    #[test]
+    fn programs_that_start_themselves_again_are_counted_once() {
+        let output = "\
+   Compiling xu-ring v0.1.0
+     Running tests/loom.rs (target/loom/loom/deps/loom-66697f7f52021c2b)
+
+running 3 tests
+test mutants::no_mutant - should panic ... ok
+test models::depth ... ok
+
+successes:
+
+---- models::depth stdout ----
+depth: 300 executions, preemption bound Some(4)
+
+---- mutants::no_mutant stdout ----
+none survives models::two_cap1_n2:
+running 1 test
+two(1,2): 63 executions, preemption bound None
+test models::two_cap1_n2 ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 47 filtered out; finished in 0.06s
+
+---- models::two_cap1_n2 stdout ----
+two(1,2): 63 executions, preemption bound None
+
+test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 49.35s
+
+     Running tests/loom_spsc.rs (target/loom/loom/deps/loom_spsc-eda8da09ee187427)
+
+running 2 tests
+---- mutants::swap stdout ----
+test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 26 filtered out; finished in 0.03s
+
+---- models::two stdout ----
+spsc two(1,3): 979 executions, preemption bound Some(3)
+
+test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 10.11s
+";
+        assert_eq!(
+            tests_of_programs(output),
+            Tests {
+                run: 5,
+                passed: 5,
+                skipped: 0
+            }
+        );
+        assert_eq!(executions(output), (3, 300 + 63 + 979));
+        assert_eq!(
+            tests_of_programs("error: could not compile"),
+            Tests::default()
+        );
     }
 
     #[test]

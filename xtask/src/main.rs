@@ -5,10 +5,12 @@
 //!             │          ├────> tools        is it there, how to get it
 //!             │          ├────> count        how many tests ran
 //!             │          ├────> tidy         rules that no other tool knows
+//!             │          ├────> package      what a registry would get
 //!             │          └────> abi          the committed layouts are those of the code
 //!             └──> report                    the table and the closing line
 //!   cli ──> abi                             prints them, or writes them down
 //!   cli ──> bench                           runs the measuring harness
+//!   cli ──> fuzz                            runs the fuzz targets, each for a while
 //! ```
 //!
 //! Nothing but the standard library, so that it builds in seconds and adds nothing to the lock file.
@@ -17,6 +19,8 @@ mod abi;
 mod bench;
 mod cli;
 mod count;
+mod fuzz;
+mod package;
 mod process;
 mod report;
 mod step;
@@ -65,6 +69,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Setup => tools::setup(&workspace),
         Command::Abi { write } => abi::abi(&workspace, write).map(|()| true),
         Command::BenchRing(options) => bench::ring(&workspace, &options),
+        Command::Fuzz(options) => fuzz::fuzz(&workspace, &options),
         Command::Tidy => {
             let tidied = tidy::check(&workspace.root)?;
             for finding in &tidied.findings {

@@ -43,7 +43,7 @@ impl Row {
     fn line(&self) -> String {
         let time = format!("{:.1} s", self.time.as_secs_f64());
         format!(
-            "{:<10} {:<8} {time:>8}  {}",
+            "{:<12} {:<8} {time:>8}  {}",
             self.name,
             self.result(),
             self.detail()
@@ -142,14 +142,14 @@ pub(crate) fn text(rows: &[Row], workspace: &Workspace) -> String {
         }
         text.push('\n');
     }
-    push_line(&mut text, "step       result       time  detail");
+    push_line(&mut text, "step         result       time  detail");
     for row in rows {
         push_line(&mut text, &row.line());
     }
     let seconds = format!("{:.1} s", total(rows).as_secs_f64());
     push_line(
         &mut text,
-        &format!("{:<10} {:<8} {seconds:>8}\n", "total", ""),
+        &format!("{:<12} {:<8} {seconds:>8}\n", "total", ""),
     );
     let Count {
         passed,
@@ -272,7 +272,7 @@ mod tests {
             Some("verify: 2 passed, 1 failed, 1 skipped")
         );
         assert!(
-            text.contains("format     ok          1.5 s  no warning\n"),
+            text.contains("format       ok          1.5 s  no warning\n"),
             "{text}"
         );
         assert!(text.contains("all of it: target/verify/step.log"), "{text}");

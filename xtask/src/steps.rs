@@ -4,6 +4,8 @@
 
 use crate::abi;
 use crate::count;
+use crate::fuzz;
+use crate::package;
 use crate::step::{Run, Step, Stop, Verdict};
 use crate::tidy;
 use crate::tools::{self, need};
@@ -65,6 +67,24 @@ pub(crate) const ALL: &[Step] = &[
         run: no_std,
     },
     Step {
+        name: "aarch64",
+        checks: "xu-abi and xu-ring compile for another processor",
+        quick: false,
+        run: aarch64,
+    },
+    Step {
+        name: "package",
+        checks: "xu-abi and xu-ring can be published",
+        quick: false,
+        run: package::verify,
+    },
+    Step {
+        name: "fuzz-targets",
+        checks: "the fuzz targets build",
+        quick: false,
+        run: fuzz::verify,
+    },
+    Step {
         name: "deny",
         checks: "licences, bans and sources of dependencies",
         quick: false,
@@ -93,6 +113,12 @@ pub(crate) const ALL: &[Step] = &[
         checks: "undefined behaviour, weak memory",
         quick: false,
         run: miri,
+    },
+    Step {
+        name: "tsan",
+        checks: "data races on real threads and eventfds",
+        quick: false,
+        run: tsan,
     },
 ];
 
@@ -211,14 +237,39 @@ fn docs(run: &mut Run<'_>) -> Verdict {
     Ok("no warning".to_owned())
 }
 
+/// A target without std and without an allocator; what needs the latter is a feature.
 fn no_std(run: &mut Run<'_>) -> Verdict {
     need(&tools::BARE_TARGET, run)?;
     run.command(
         "cargo build -p xu-abi -p xu-ring --no-default-features --locked --target x86_64-unknown-none",
     )
     .run()?;
-    Ok("xu-abi and xu-ring for x86_64-unknown-none".to_owned())
+    run.command(
+        "cargo build -p xu-ring --no-default-features --features async --locked --target x86_64-unknown-none",
+    )
+    .run()?;
+    Ok("xu-abi and xu-ring without an allocator, with and without async".to_owned())
 }
+
+/// Compiles but does not run: a processor with a weaker memory model is what loom and miri stand for.
+fn aarch64(run: &mut Run<'_>) -> Verdict {
+    need(&tools::AARCH64_TARGET, run)?;
+    for features in AARCH64_FEATURES {
+        run.command(&format!(
+            "cargo check -p xu-abi -p xu-ring --no-default-features {features} --locked --target aarch64-unknown-none"
+        ))
+        .run()?;
+    }
+    let combinations = AARCH64_FEATURES.len();
+    Ok(format!("xu-abi and xu-ring, {combinations} combinations"))
+}
+
+const AARCH64_FEATURES: [&str; 4] = [
+    "",
+    "--features xu-ring/alloc",
+    "--features xu-ring/async",
+    "--features xu-ring/alloc,xu-ring/async",
+];
 
 /// The check is offline, and so needs every package on the disk, those for other systems included.
 fn deny(run: &mut Run<'_>) -> Verdict {
@@ -245,15 +296,11 @@ fn typos(run: &mut Run<'_>) -> Verdict {
 /// `--show-output` lets a model say how many executions it explored.
 fn loom(run: &mut Run<'_>) -> Verdict {
     let output = run
-        .command("cargo test -p xu-ring --profile loom --test loom --locked -- --show-output")
+        .command("cargo test -p xu-ring --profile loom --test loom --test loom_spsc --all-features --locked -- --show-output")
         .env("RUSTFLAGS", "--cfg loom")
         .target_subdirectory("loom")
         .run()?;
-    // A test that starts this program again shows the closing line of that run as well, before its own.
-    let tests = count::closing_lines(&output)
-        .last()
-        .map(count::tests)
-        .unwrap_or_default();
+    let tests = count::tests_of_programs(&output);
     let (models, executions) = count::executions(&output);
     match (tests.run, models) {
         (0, _) => Err(Stop::Failed("no test ran".to_owned())),
@@ -264,31 +311,65 @@ fn loom(run: &mut Run<'_>) -> Verdict {
     }
 }
 
-/// Once over all tests, then the ring's thread tests under several seeds of the scheduler and of the weak memory.
+/// Test programs of the ring whose threads meet.
+const THREADED: [&str; 3] = ["threads", "spsc_threads", "spsc_parking"];
+
+/// Seeds that each of them gets. An even number, since they run side by side on as few as two cores; with more, the
+/// step would take longer than all others together.
+const SEEDS: usize = 4;
+
+/// Once over all tests, under the stricter rules for pointers, then the ring's thread tests under several seeds of the
+/// scheduler and of the weak memory, under the usual rules: two models of borrowing, and code must be right in both.
 fn miri(run: &mut Run<'_>) -> Verdict {
     need(&tools::MIRI, run)?;
     let output = run
-        .command("cargo +nightly miri test -p xu-abi -p xu-ring --tests --locked")
+        .command(
+            "cargo +nightly miri test -p xu-abi -p xu-ring --all-features --lib --tests --locked",
+        )
+        .env("MIRIFLAGS", "-Zmiri-strict-provenance -Zmiri-tree-borrows")
         .run()?;
     let once = count::tests(&output).run;
     if once == 0 {
         return Err(Stop::Failed("no test ran".to_owned()));
     }
-    let seeds = if run.options.quick { 4 } else { 16 };
-    let output = run
-        .command("cargo +nightly miri test -p xu-ring --test threads --locked")
-        .env("MIRIFLAGS", format!("-Zmiri-many-seeds=0..{seeds}"))
-        .run()?;
-    // The seeds run side by side and share the log, so that their closing lines cannot be added up.
-    let tried = count::seeds(&output);
-    if tried != seeds || count::tests(&output).run == 0 {
-        return Err(Stop::Failed(format!(
-            "thread tests ran under {tried} seeds, not {seeds}"
-        )));
+    let seeds = if run.options.quick { 1 } else { SEEDS };
+    for program in THREADED {
+        let output = run
+            .command(&format!(
+                "cargo +nightly miri test -p xu-ring --all-features --test {program} --locked"
+            ))
+            .env("MIRIFLAGS", format!("-Zmiri-many-seeds=0..{seeds}"))
+            .run()?;
+        // The seeds run side by side and share the log, so that their closing lines cannot be added up.
+        let tried = count::seeds(&output);
+        if tried != seeds || count::tests(&output).run == 0 {
+            return Err(Stop::Failed(format!(
+                "{program} ran under {tried} seeds, not {seeds}"
+            )));
+        }
     }
     Ok(format!(
         "{once} tests run, those of threads under {seeds} seeds"
     ))
+}
+
+/// The standard library is built again, since a race is seen only by code that looks for it.
+/// `--target` keeps the flags away from build scripts and macros.
+fn tsan(run: &mut Run<'_>) -> Verdict {
+    need(&tools::RUST_SRC, run)?;
+    let output = run
+        .command(
+            "cargo +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu -p xu-ring -p xu-worker --all-features --locked \
+             --test threads --test spsc_threads --test spsc_parking --test units",
+        )
+        .env("RUSTFLAGS", "-Zsanitizer=thread")
+        .env("TSAN_OPTIONS", "halt_on_error=1")
+        .target_subdirectory("tsan")
+        .run()?;
+    match count::tests(&output).run {
+        0 => Err(Stop::Failed("no test ran".to_owned())),
+        run => Ok(format!("{run} tests run")),
+    }
 }
 
 #[cfg(test)]

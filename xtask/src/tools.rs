@@ -15,7 +15,9 @@ enum Probe {
     Runs(&'static str),
     /// The pinned toolchain has the standard library of this target.
     Target(&'static str),
-    /// The nightly toolchain has miri and the sources of the standard library.
+    /// The nightly toolchain has the sources of the standard library.
+    Sources,
+    /// It has miri and the sources.
     Miri,
 }
 
@@ -28,6 +30,8 @@ enum Install {
     OnRequest,
     /// Never: it builds for too long, or a step has a second way.
     BySetupOnly,
+    /// Not even by `setup`, as it belongs to the system.
+    ByHand,
 }
 
 /// One tool.
@@ -36,7 +40,7 @@ pub(crate) struct Tool {
     probe: Probe,
     /// What is not checked without it.
     lost: &'static str,
-    /// The commands that install it, tried in order until it is there.
+    /// The commands that install it, tried in order until it is there; the last is what a person is told.
     commands: &'static [&'static str],
     install: Install,
     /// A step without it has failed, rather than being skipped.
@@ -95,6 +99,27 @@ pub(crate) const BARE_TARGET: Tool = Tool {
     cpu_seconds: None,
 };
 
+pub(crate) const AARCH64_TARGET: Tool = Tool {
+    name: "aarch64-unknown-none",
+    probe: Probe::Target("aarch64-unknown-none"),
+    lost: "code of xu-abi or xu-ring that compiles for x86-64 only goes unnoticed",
+    commands: &["rustup target add aarch64-unknown-none"],
+    install: Install::OnRequest,
+    required: false,
+    cpu_seconds: None,
+};
+
+/// `libfuzzer-sys` brings the sources of libFuzzer.
+pub(crate) const CXX: Tool = Tool {
+    name: "c++",
+    probe: Probe::Runs("c++ --version"),
+    lost: "fuzz targets that do not build go unnoticed",
+    commands: &["the system's package of g++ or clang"],
+    install: Install::ByHand,
+    required: false,
+    cpu_seconds: None,
+};
+
 pub(crate) const DENY: Tool = Tool {
     name: "cargo-deny",
     probe: Probe::Runs("cargo deny --version"),
@@ -125,6 +150,39 @@ pub(crate) const TYPOS: Tool = Tool {
     cpu_seconds: Some(236),
 };
 
+pub(crate) const NIGHTLY: Tool = Tool {
+    name: "nightly",
+    probe: Probe::Runs("cargo +nightly --version"),
+    lost: "miri, the sanitizer and the fuzzers have no compiler",
+    commands: &["rustup toolchain install nightly --profile minimal"],
+    install: Install::OnRequest,
+    required: false,
+    cpu_seconds: None,
+};
+
+pub(crate) const RUST_SRC: Tool = Tool {
+    name: "rust-src",
+    probe: Probe::Sources,
+    lost: "data races of real threads in xu-ring and xu-worker go unnoticed",
+    commands: &[
+        "rustup component add rust-src --toolchain nightly",
+        "rustup toolchain install nightly --profile minimal --component rust-src",
+    ],
+    install: Install::Always,
+    required: false,
+    cpu_seconds: None,
+};
+
+pub(crate) const CARGO_FUZZ: Tool = Tool {
+    name: "cargo-fuzz",
+    probe: Probe::Runs("cargo fuzz --version"),
+    lost: "nothing is fuzzed",
+    commands: &["cargo install --locked cargo-fuzz"],
+    install: Install::BySetupOnly,
+    required: false,
+    cpu_seconds: Some(63),
+};
+
 pub(crate) const MIRI: Tool = Tool {
     name: "miri",
     probe: Probe::Miri,
@@ -144,10 +202,15 @@ const ALL: &[&Tool] = &[
     &HACK,
     &NEXTEST,
     &BARE_TARGET,
+    &AARCH64_TARGET,
+    &CXX,
     &DENY,
     &MACHETE,
     &TYPOS,
+    &NIGHTLY,
     &MIRI,
+    &RUST_SRC,
+    &CARGO_FUZZ,
 ];
 
 /// All installs of one run of `verify` together.
@@ -170,7 +233,7 @@ pub(crate) fn need(tool: &Tool, run: &mut Run<'_>) -> Result<(), Stop> {
     let tried = match tool.install {
         Install::Always => true,
         Install::OnRequest => run.options.install,
-        Install::BySetupOnly => false,
+        Install::BySetupOnly | Install::ByHand => false,
     };
     if tried {
         let budget = *run.install_budget;
@@ -208,15 +271,17 @@ pub(crate) fn is_present(tool: &Tool, run: &mut Run<'_>) -> bool {
             let line = format!("rustc --print target-libdir --target {target}");
             prints(&line, run).is_some_and(|path| Path::new(path.trim()).is_dir())
         }
-        Probe::Miri => {
-            prints("cargo +nightly miri --version", run).is_some()
-                && prints("rustc +nightly --print sysroot", run).is_some_and(|sysroot| {
-                    Path::new(sysroot.trim())
-                        .join("lib/rustlib/src/rust/library")
-                        .is_dir()
-                })
-        }
+        Probe::Sources => has_sources(run),
+        Probe::Miri => prints("cargo +nightly miri --version", run).is_some() && has_sources(run),
     }
+}
+
+fn has_sources(run: &mut Run<'_>) -> bool {
+    prints("rustc +nightly --print sysroot", run).is_some_and(|sysroot| {
+        Path::new(sysroot.trim())
+            .join("lib/rustlib/src/rust/library")
+            .is_dir()
+    })
 }
 
 /// What the command prints, if it succeeds.
@@ -254,6 +319,12 @@ pub(crate) fn setup(workspace: &Workspace) -> Result<bool, String> {
         let name = tool.name;
         if is_present(tool, &mut run) {
             println!("{name:<20} present");
+            continue;
+        }
+        if tool.install == Install::ByHand {
+            complete = false;
+            let how = tool.commands.last().unwrap_or(&"");
+            println!("{name:<20} NOT INSTALLED: {} ({how})", tool.lost);
             continue;
         }
         match tool.cpu_seconds {
