@@ -18,7 +18,11 @@ use xu_ring::spsc::{self, Consumer, Inline, Producer, Storage};
 
 const VALUES: u64 = if cfg!(miri) { 40 } else { 20_000 };
 const ROUNDS: u64 = if cfg!(miri) { 4 } else { 2_000 };
-const CAPACITIES: [usize; 6] = [1, 2, 3, 7, 64, 1000];
+const CAPACITIES: &[usize] = if cfg!(miri) {
+    &[1, 3, 64]
+} else {
+    &[1, 2, 3, 7, 64, 1000]
+};
 
 /// Yields, but not for ever: a queue that loses something fails its test, and does not hang it.
 struct Patience(u32);
@@ -100,7 +104,7 @@ fn run<T: Numbered>(
 }
 
 fn one_by_one<T: Numbered>() {
-    for capacity in CAPACITIES {
+    for &capacity in CAPACITIES {
         run::<T>(
             capacity,
             |producer| (0..VALUES).for_each(|number| push(producer, number)),
@@ -130,7 +134,7 @@ fn r2_large_values_arrive_whole_and_in_order() {
 
 /// Iterators on both sides, longer and shorter than what they find.
 fn batches<T: Numbered>() {
-    for capacity in CAPACITIES {
+    for &capacity in CAPACITIES {
         run::<T>(
             capacity,
             |producer| {
@@ -179,7 +183,7 @@ fn r2_batches_arrive_in_order() {
 
 #[test]
 fn r2_slices_arrive_in_order() {
-    for capacity in CAPACITIES {
+    for &capacity in CAPACITIES {
         run::<u64>(
             capacity,
             |producer| {
@@ -228,7 +232,7 @@ fn r2_slices_arrive_in_order() {
 /// What an end counts for itself holds, whatever the other does: so many pushes find room, so many pops a value.
 #[test]
 fn r2_counts_are_promises() {
-    for capacity in CAPACITIES {
+    for &capacity in CAPACITIES {
         run::<Box<u64>>(
             capacity,
             |producer| {
@@ -378,7 +382,7 @@ fn r5_last_end_drops_what_is_left() {
 #[test]
 fn r4_ends_move_between_threads() {
     let hops = if cfg!(miri) { 4 } else { 100 };
-    for capacity in CAPACITIES {
+    for &capacity in CAPACITIES {
         let (mut producer, mut consumer) = spsc::channel::<Box<u64>>(capacity).unwrap();
         thread::scope(|scope| {
             scope.spawn(move || {
