@@ -4,6 +4,8 @@
 //! A build with `--cfg loom` reads one name from `XU_RING_MUTANT` when it is first asked.
 #![forbid(unsafe_code)]
 
+use crate::sync::Ordering;
+
 macro_rules! mutants {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// One ordering weakened, or one rule broken.
@@ -146,5 +148,15 @@ impl Mutant {
                 .find(|mutant| mutant.name() == name)
         });
         *chosen == Some(self)
+    }
+}
+
+/// The ordering that an access has, or `Relaxed` where the mutant weakens it.
+#[inline(always)]
+pub(crate) fn unless(mutant: Mutant, ordering: Ordering) -> Ordering {
+    if mutant.is_seeded() {
+        Ordering::Relaxed
+    } else {
+        ordering
     }
 }

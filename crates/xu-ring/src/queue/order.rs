@@ -4,17 +4,8 @@
 //! The argument for each pair is in the documentation of [`queue`](super), and at each place of use.
 #![forbid(unsafe_code)]
 
-use crate::mutant::Mutant;
-use crate::sync::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
-
-#[inline(always)]
-fn unless(mutant: Mutant, ordering: Ordering) -> Ordering {
-    if mutant.is_seeded() {
-        Relaxed
-    } else {
-        ordering
-    }
-}
+use crate::mutant::{Mutant, unless};
+use crate::sync::Ordering::{self, AcqRel, Acquire, Release};
 
 #[inline(always)]
 pub(super) fn submitted_store() -> Ordering {
