@@ -4,13 +4,15 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p xu-ring --profile loom --test loom
 //! ```
 //!
-//! A test of `models` explores the runs of one scenario: all, or those with as many preemptions as it names. A test of `mutants` starts this program again with one fault seeded,
-//! and demands that the named scenario notices. Threads try a bounded number of times instead of spinning, which keeps
+//! A test of `models` explores the runs of one scenario: all, or those with as many preemptions as it names. A test of
+//! `mutants` starts this program again with one fault seeded, and demands that the named scenario notices. Threads try a bounded number of times instead of spinning, which keeps
 //! the number of runs small; what is left is finished on one thread, and counted.
 #![cfg(loom)]
 
 use std::sync::atomic::AtomicUsize as Count;
 use std::sync::atomic::Ordering::Relaxed;
+
+mod proof;
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
@@ -21,10 +23,11 @@ use xu_ring::queue::{
     Worker,
 };
 
+use proof::{MUTANT, explore};
+
 const XU: XuId = XuId::from_raw(0x0301);
 
-/// Names the fault to seed: read by the ring, and by [`pop`] for the one fault that a caller can have.
-const MUTANT: &str = "XU_RING_MUTANT";
+/// The one fault that a caller can have: read by [`pop`].
 const POP_WITHOUT_LOCK: &str = "pop-without-lock";
 
 fn ring<T: Send>(capacity: u64) -> Ends<T> {
@@ -33,24 +36,6 @@ fn ring<T: Send>(capacity: u64) -> Ends<T> {
 
 fn seq(number: u64) -> SeqId {
     SeqId::new(XU, Cursor::new(number).expect("48 bits"))
-}
-
-/// Runs `model` in every interleaving with at most `preemptions` preemptions (`None`: all there are).
-///
-/// A model that has shrunk proves less than it says: there must be `at_least` so many runs.
-fn explore(name: &str, preemptions: Option<usize>, at_least: usize, model: fn()) {
-    let runs = std::sync::Arc::new(Count::new(0));
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = preemptions;
-    builder.max_branches = 10_000;
-    let counter = runs.clone();
-    builder.check(move || {
-        counter.fetch_add(1, Relaxed);
-        model();
-    });
-    let runs = runs.load(Relaxed);
-    println!("{name}: {runs} executions, preemption bound {preemptions:?}");
-    assert!(runs >= at_least, "{name} has shrunk to {runs} executions");
 }
 
 /// Submits and triggers the next request, whose payload is its number. `false`: the ring is full.
@@ -541,42 +526,9 @@ mod models {
 
 /// Each fault must be noticed by each model that is named for it.
 mod mutants {
-    use super::*;
+    use super::POP_WITHOUT_LOCK;
+    use super::proof::{assert_killed, killed};
     use xu_ring::Mutant;
-
-    fn assert_killed(mutant: &str, model: &str) {
-        let program = std::env::current_exe().expect("this program");
-        let output = std::process::Command::new(program)
-            .args(["--exact", model, "--test-threads=1"])
-            .env(MUTANT, mutant)
-            .output()
-            .expect("it starts again");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            text.contains("running 1 test"),
-            "there is no model {model}: {text}"
-        );
-        assert!(!text.contains("has shrunk"), "{model} is no proof: {text}");
-        // A panic, or an abort by a panic during a panic.
-        assert!(
-            !output.status.success(),
-            "{mutant} survives {model}: {text}"
-        );
-    }
-
-    macro_rules! killed {
-        ($($name:ident: $mutant:ident by $($model:ident),+;)*) => {
-            const LISTED: &[Mutant] = &[$(Mutant::$mutant),*];
-
-            $(#[test]
-            fn $name() {
-                $(assert_killed(
-                    Mutant::$mutant.name(),
-                    concat!("models::", stringify!($model)),
-                );)+
-            })*
-        };
-    }
 
     killed! {
         submitted_store: SubmittedStore by three_cap1_n2, three_cap2_n3, batch_and_waiter;

@@ -8,32 +8,13 @@
 //! with one fault seeded, and demands that the named scenarios notice.
 #![cfg(loom)]
 
+mod proof;
+
 use std::sync::Mutex as Log;
-use std::sync::atomic::AtomicUsize as Count;
-use std::sync::atomic::Ordering::Relaxed;
 
 use loom::thread;
+use proof::explore;
 use xu_ring::spsc::{self, Consumer, Inline, Producer};
-
-const MUTANT: &str = "XU_RING_MUTANT";
-
-/// Runs `model` in every interleaving with at most `preemptions` preemptions (`None`: all there are).
-///
-/// A model that has shrunk proves less than it says: there must be `at_least` so many runs.
-fn explore(name: &str, preemptions: Option<usize>, at_least: usize, model: fn()) {
-    let runs = std::sync::Arc::new(Count::new(0));
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = preemptions;
-    builder.max_branches = 10_000;
-    let counter = runs.clone();
-    builder.check(move || {
-        counter.fetch_add(1, Relaxed);
-        model();
-    });
-    let runs = runs.load(Relaxed);
-    println!("{name}: {runs} executions, preemption bound {preemptions:?}");
-    assert!(runs >= at_least, "{name} has shrunk to {runs} executions");
-}
 
 fn channel(capacity: usize) -> (Producer<Box<u64>>, Consumer<Box<u64>>) {
     spsc::channel(capacity).expect("a few slots")
@@ -368,42 +349,8 @@ mod models {
 }
 
 mod mutants {
-    use super::*;
+    use super::proof::killed;
     use xu_ring::Mutant;
-
-    fn assert_killed(mutant: &str, model: &str) {
-        let program = std::env::current_exe().expect("this program");
-        let output = std::process::Command::new(program)
-            .args(["--exact", model, "--test-threads=1"])
-            .env(MUTANT, mutant)
-            .output()
-            .expect("it starts again");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            text.contains("running 1 test"),
-            "there is no model {model}: {text}"
-        );
-        assert!(!text.contains("has shrunk"), "{model} is no proof: {text}");
-        // A panic, or an abort by a panic during a panic.
-        assert!(
-            !output.status.success(),
-            "{mutant} survives {model}: {text}"
-        );
-    }
-
-    macro_rules! killed {
-        ($($name:ident: $mutant:ident by $($model:ident),+;)*) => {
-            const LISTED: &[Mutant] = &[$(Mutant::$mutant),*];
-
-            $(#[test]
-            fn $name() {
-                $(assert_killed(
-                    Mutant::$mutant.name(),
-                    concat!("models::", stringify!($model)),
-                );)+
-            })*
-        };
-    }
 
     killed! {
         publish_store: SpscPublishStore by two_cap1_n3, two_cap2_n3;
