@@ -17,7 +17,7 @@ use xu_device::harvest::{self, Harvester};
 use xu_device::program::Program;
 use xu_device::stage::{Prepared, Stager};
 use xu_device::{Device, DeviceError};
-use xu_worker::{Cause, Engine, Notifier, Progress, Stage, StageError, Unit, completion};
+use xu_worker::{Cause, Engine, Progress, Stage, StageError, Unit};
 
 /// A core's queue of executions. They run one at a time, in the order in which they were accepted.
 #[derive(Clone, Debug)]
@@ -51,12 +51,11 @@ impl ComputeQueue {
         inputs: &[&Tensor],
         outputs: &[&Tensor],
     ) -> Result<Pending<Execution>, Refused<()>> {
-        let (notifier, completion) = completion();
         let run = self
-            .bind(model, inputs, outputs, notifier)
+            .bind(model, inputs, outputs)
             .map_err(|reason| Refused::new(reason, ()))?;
         match self.unit().submit(run) {
-            Ok(seq) => Ok(Pending::new(completion, seq)),
+            Ok(accepted) => Ok(Pending::new(accepted)),
             Err(refused) => Err(Refused {
                 reason: refused.reason.into(),
                 args: refused.item.map(drop),
@@ -91,7 +90,6 @@ impl ComputeQueue {
         model: &LoadedModel,
         inputs: &[&Tensor],
         outputs: &[&Tensor],
-        notifier: Notifier<Outcome<Execution>>,
     ) -> Result<Run, ScheduleError> {
         let (runtime, core) = (self.core.runtime(), self.core.index());
         model.check_home(runtime, core)?;
@@ -107,7 +105,6 @@ impl ComputeQueue {
             storage,
             addrs,
             prepared: None,
-            notifier,
         })
     }
 
@@ -125,7 +122,6 @@ pub(crate) struct Run {
     storage: Vec<Arc<Storage>>,
     addrs: Vec<DeviceAddr>,
     prepared: Option<Prepared>,
-    notifier: Notifier<Outcome<Execution>>,
 }
 
 /// Puts executions before the device.
@@ -147,6 +143,7 @@ impl ComputeStage {
 
 impl Stage for ComputeStage {
     type Item = Run;
+    type Outcome = Outcome<Execution>;
 
     fn prepare(&mut self, run: &mut Run) -> Result<(), StageError> {
         // Relaxed: seen late, it costs one more execution that fails in good order.
@@ -270,11 +267,7 @@ impl Engine for ComputeEngine {
         Ok(())
     }
 
-    fn finish(
-        &mut self,
-        run: Run,
-        status: Status,
-    ) -> (Notifier<Outcome<Execution>>, Outcome<Execution>) {
+    fn finish(&mut self, run: Run, status: Status) -> Outcome<Execution> {
         if !status.is_success() {
             // Relaxed: see `ComputeStage::prepare`.
             self.distrust.0.store(true, Ordering::Relaxed);
@@ -291,13 +284,10 @@ impl Engine for ComputeEngine {
                 _storage: run.storage,
             });
         }
-        (
-            run.notifier,
-            Outcome {
-                status,
-                detail,
-                value: ended.unwrap_or_default(),
-            },
-        )
+        Outcome {
+            status,
+            detail,
+            value: ended.unwrap_or_default(),
+        }
     }
 }

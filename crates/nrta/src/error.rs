@@ -9,7 +9,7 @@ use std::io;
 use xu_abi::{SeqId, Status};
 use xu_device::DeviceError;
 use xu_model::{LoadError, ModelError};
-use xu_worker::{Refusal, UnitError};
+use xu_worker::{Refusal, UnitError, WorkerError};
 
 /// Opening a runtime, allocating a tensor or loading a model failed. Nothing half-done remains.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +79,13 @@ pub enum Error {
     Worker {
         /// The core.
         core: u32,
+        /// What refused.
+        #[source]
+        source: WorkerError,
+    },
+    /// The threads of the simulated machine could not be started.
+    #[error("no threads for the simulated machine")]
+    Machine {
         /// What the operating system said.
         #[source]
         source: io::Error,
@@ -101,7 +108,7 @@ impl Error {
                 error.status()
             }
             Self::Load(_) => Status::INVALID,
-            Self::Unit(_) | Self::Worker { .. } => Status::RESOURCE,
+            Self::Unit(_) | Self::Worker { .. } | Self::Machine { .. } => Status::RESOURCE,
         }
     }
 }

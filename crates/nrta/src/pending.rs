@@ -8,7 +8,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use xu_abi::{SeqId, Status};
-use xu_worker::{Completion, Lost};
+use xu_worker::{Accepted, Completion, Lost};
 
 /// How a request ended, as its engine tells it.
 #[derive(Debug)]
@@ -29,8 +29,11 @@ pub struct Pending<T> {
 }
 
 impl<T> Pending<T> {
-    pub(crate) fn new(inner: Completion<Outcome<T>>, seq: SeqId) -> Self {
-        Self { inner, seq }
+    pub(crate) fn new(accepted: Accepted<Outcome<T>>) -> Self {
+        Self {
+            inner: accepted.completion,
+            seq: accepted.seq,
+        }
     }
 
     /// Its place in its queue. Requests of a queue complete in this order.

@@ -26,7 +26,7 @@ use xu_device::stage::{SkipConfig, Stager};
 use xu_device::transfer::TransferQueue;
 use xu_device::{Device, map};
 use xu_worker::worker::with_signals_blocked;
-use xu_worker::{PollPolicy, Refusal, Runner, Unit, WorkerThread, completion};
+use xu_worker::{PollPolicy, Runner, Unit, UnitOptions, WorkerThread};
 
 /// Most requests that a tensor-op queue takes (spec `xu.md` section 1).
 const TENSOR_OP_LIMIT: u64 = 65_536;
@@ -132,7 +132,8 @@ impl Builder {
     /// Opens the runtime. On failure nothing remains.
     ///
     /// # Errors
-    /// [`Error::Config`] for a value out of range, [`Error::Device`], [`Error::Unit`], [`Error::Worker`].
+    /// [`Error::Config`] for a value out of range, [`Error::Device`], [`Error::Unit`], [`Error::Worker`],
+    /// [`Error::Machine`].
     pub fn open(self) -> Result<Runtime, Error> {
         check("cores", u64::from(self.cores), MAX_CORES, "1 to 256")?;
         check(
@@ -162,7 +163,7 @@ impl Builder {
         let mut workers = Vec::new();
         for core in 0..self.cores {
             let (units, runners) = self.open_core(&device, core)?;
-            let worker = WorkerThread::spawn(&format!("nrta-nc{core}"), runners, self.poll_policy)
+            let worker = WorkerThread::spawn(&format!("nrta-nc{core}"), runners)
                 .map_err(|source| Error::Worker { core, source })?;
             cores.push(units);
             workers.push(worker);
@@ -198,7 +199,7 @@ impl Builder {
         };
         // The machine's threads are as deaf to signals as the workers.
         let machine = with_signals_blocked(|| Machine::start(config))
-            .map_err(|source| Error::Worker { core: 0, source })?;
+            .map_err(|source| Error::Machine { source })?;
         Ok(machine?)
     }
 
@@ -216,12 +217,12 @@ impl Builder {
         let distrust = Arc::new(Distrust::default());
         let engine = ComputeEngine::open(device, &[tpb], self.exec_timeout, Arc::clone(&distrust))?;
         let xu = xu_id(XuType::Compute, 0, vnc)?;
-        let (compute, runner) = Unit::new(
-            xu,
-            self.compute_limit,
-            ComputeStage::new(stager, distrust),
-            engine,
-        )?;
+        let options = UnitOptions {
+            limit: self.compute_limit,
+            policy: self.poll_policy,
+        };
+        let stage = ComputeStage::new(stager, distrust);
+        let (compute, runner) = Unit::new(xu, &options, stage, engine)?;
         runners.push(Box::new(runner));
         let mut transfers = Vec::new();
         for queue in 0..XuType::TensorOp.queues() {
@@ -231,7 +232,11 @@ impl Builder {
                 self.exec_timeout,
             );
             let xu = xu_id(XuType::TensorOp, queue, vnc)?;
-            let (unit, runner) = Unit::new(xu, TENSOR_OP_LIMIT, TransferStage, engine)?;
+            let options = UnitOptions {
+                limit: TENSOR_OP_LIMIT,
+                policy: self.poll_policy,
+            };
+            let (unit, runner) = Unit::new(xu, &options, TransferStage, engine)?;
             transfers.push(unit);
             runners.push(Box::new(runner));
         }
@@ -428,12 +433,9 @@ impl Drop for Inner {
 /// Waits until a unit is empty, then sends a stop through it and waits for that.
 fn stop<S: xu_worker::Stage>(unit: &Unit<S>) {
     unit.drain();
-    let (notifier, stopped) = completion();
-    let sent: Result<_, Refusal> = unit.schedule_stop(notifier);
-    if sent.is_ok() {
+    if unit.schedule_stop().is_ok() {
         unit.drain();
     }
-    drop(stopped);
 }
 
 impl fmt::Debug for Inner {

@@ -15,7 +15,7 @@ use std::time::Instant;
 use xu_abi::Status;
 use xu_device::DeviceError;
 use xu_device::transfer::{CHUNK, TransferQueue};
-use xu_worker::{Cause, Engine, Notifier, Progress, Stage, StageError, Unit, completion};
+use xu_worker::{Cause, Engine, Progress, Stage, StageError, Unit};
 
 /// One of a core's two queues that move tensors.
 ///
@@ -125,17 +125,15 @@ impl TensorOpQueue {
             Ok(storage) => storage,
             Err(reason) => return Err(Refused::new(reason, buffer)),
         };
-        let (notifier, completion) = completion();
         let transfer = Transfer {
             direction,
             storage,
             offset,
             buffer,
             moved: 0,
-            notifier,
         };
         match self.unit().submit(transfer) {
-            Ok(seq) => Ok(Pending::new(completion, seq)),
+            Ok(accepted) => Ok(Pending::new(accepted)),
             Err(refused) => Err(Refused {
                 reason: refused.reason.into(),
                 args: refused.item.map(|transfer| transfer.buffer),
@@ -165,7 +163,6 @@ pub(crate) struct Transfer {
     buffer: Vec<u8>,
     /// Bytes that have arrived.
     moved: usize,
-    notifier: Notifier<Outcome<Vec<u8>>>,
 }
 
 /// Nothing is staged at submit: the worker posts each chunk when its turn comes.
@@ -174,6 +171,7 @@ pub(crate) struct TransferStage;
 
 impl Stage for TransferStage {
     type Item = Transfer;
+    type Outcome = Outcome<Vec<u8>>;
 
     fn prepare(&mut self, _: &mut Transfer) -> Result<(), StageError> {
         Ok(())
@@ -278,24 +276,17 @@ impl Engine for TransferEngine {
         Ok(())
     }
 
-    fn finish(
-        &mut self,
-        transfer: Transfer,
-        status: Status,
-    ) -> (Notifier<Outcome<Vec<u8>>>, Outcome<Vec<u8>>) {
+    fn finish(&mut self, transfer: Transfer, status: Status) -> Outcome<Vec<u8>> {
         if self.chunk != 0 {
             self.quarantine.push(transfer.storage);
             self.chunk = 0;
         }
         let detail = self.fault.clone().filter(|_| !status.is_success());
-        (
-            transfer.notifier,
-            Outcome {
-                status,
-                detail,
-                value: transfer.buffer,
-            },
-        )
+        Outcome {
+            status,
+            detail,
+            value: transfer.buffer,
+        }
     }
 }
 

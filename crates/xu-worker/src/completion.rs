@@ -1,17 +1,16 @@
 //! One request's way back to its caller: a future that can also be waited on or polled.
 //!
-//! The worker holds the [`Notifier`], the caller the [`Completion`]; the pair owns one shared cell.
-//! Dropping the completion detaches: the request runs on and its outcome is dropped by the worker.
+//! The worker holds the [`Notifier`], the caller the [`Completion`]; both share one cell.
+//! Dropping the completion detaches: the request runs on and its outcome is dropped by whoever lets go of the cell last.
 //! Dropping the notifier without an outcome completes with [`Lost::Abandoned`], so no caller waits for ever.
 //! Spec `xu.md` sections 4 (order visible to applications) and 8.4.
 
-use crate::wake::wake;
+use crate::cell::{Ends, Look, Settler, Spare, Taker, cell};
+use crate::spin::Spin;
 use core::fmt;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicI32, Ordering};
-use core::task::{Context, Poll, Waker};
-use parking_lot::{Condvar, Mutex};
-use std::sync::Arc;
+use core::task::{Context, Poll};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use xu_abi::Status;
 
@@ -27,80 +26,39 @@ pub enum Lost {
 }
 
 /// Makes the two ends of one request's way back.
-pub fn completion<T>() -> (Notifier<T>, Completion<T>) {
-    let cell = Arc::new(Cell {
-        status: AtomicI32::new(PENDING),
-        state: Mutex::new(State::Pending(None)),
-        done: Condvar::new(),
-    });
-    (
-        Notifier {
-            cell: Some(Arc::clone(&cell)),
-        },
-        Completion { cell },
-    )
-}
-
-/// Stands in the status cell until the worker writes; no status has this value.
-const PENDING: i32 = i32::MIN;
-
-struct Cell<T> {
-    /// Written before the completion is visible.
-    status: AtomicI32,
-    state: Mutex<State<T>>,
-    done: Condvar,
-}
-
-enum State<T> {
-    /// At most one waker: the newest.
-    Pending(Option<Waker>),
-    Ready(Result<T, Lost>),
-    Taken,
-}
-
-impl<T> Cell<T> {
-    fn settle(&self, outcome: Result<T, Lost>) {
-        let waker = {
-            let mut state = self.state.lock();
-            match core::mem::replace(&mut *state, State::Ready(outcome)) {
-                State::Pending(waker) => waker,
-                State::Ready(_) | State::Taken => None,
-            }
-        };
-        self.done.notify_all();
-        // Foreign code runs without our lock.
-        if let Some(waker) = waker {
-            wake(waker);
-        }
-    }
+///
+/// [`Unit::submit`](crate::Unit::submit) makes them itself; this is for who drives an [`Engine`](crate::Engine) alone.
+pub fn completion<T: Send>() -> (Notifier<T>, Completion<T>) {
+    let (settler, taker, _) = cell();
+    (Notifier(Some(settler)), Completion(Some(taker)))
 }
 
 /// The worker's end: says once how the request went.
-pub struct Notifier<T> {
-    cell: Option<Arc<Cell<T>>>,
-}
+pub struct Notifier<T>(
+    /// Gone once it has said so.
+    Option<Settler<T>>,
+);
 
 impl<T> Notifier<T> {
     /// Writes the status; called before the completion is made visible.
     pub fn write_status(&self, status: Status) {
-        if let Some(cell) = &self.cell {
-            // PAIRS: with the acquire load in `Completion::status`.
-            cell.status.store(status.raw(), Ordering::Release);
+        if let Some(settler) = &self.0 {
+            settler.write_status(status);
         }
     }
 
     /// Hands over the outcome and wakes whoever waits; called after the completion is visible.
     pub fn notify(mut self, outcome: T) {
-        if let Some(cell) = self.cell.take() {
-            cell.settle(Ok(outcome));
+        if let Some(settler) = self.0.take() {
+            settler.settle(Ok(outcome));
         }
     }
 }
 
 impl<T> Drop for Notifier<T> {
     fn drop(&mut self) {
-        if let Some(cell) = self.cell.take() {
-            cell.settle(Err(Lost::Abandoned));
+        if let Some(settler) = self.0.take() {
+            settler.settle(Err(Lost::Abandoned));
         }
     }
 }
@@ -115,38 +73,33 @@ impl<T> fmt::Debug for Notifier<T> {
 ///
 /// After the future has resolved, or a wait has returned the outcome, the completion is spent.
 #[must_use = "dropping a completion detaches from the request: nobody will learn its outcome"]
-pub struct Completion<T> {
-    cell: Arc<Cell<T>>,
-}
+pub struct Completion<T>(
+    /// Gone once the outcome is taken.
+    Option<Taker<T>>,
+);
 
 impl<T> Completion<T> {
-    /// Whether the outcome is there.
+    /// Whether the outcome is there, or was taken.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        !matches!(*self.cell.state.lock(), State::Pending(_))
+        self.0.as_ref().is_none_or(Taker::is_done)
     }
 
-    /// The final status, as soon as the worker has written it.
+    /// The final status, as soon as the worker has written it. `None` again once the outcome is taken.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
-        // PAIRS: with the release store in `Notifier::write_status`.
-        match self.cell.status.load(Ordering::Acquire) {
-            PENDING => None,
-            raw => Some(Status::from_raw(raw)),
-        }
+        self.0.as_ref()?.status()
     }
 
-    /// Blocks until the outcome is there.
+    /// Blocks until the outcome is there: looks again for a short while, then sleeps.
     ///
     /// # Errors
     /// [`Lost`] when the worker went away.
-    pub fn wait(self) -> Result<T, Lost> {
-        let mut state = self.cell.state.lock();
-        loop {
-            if let Some(outcome) = take(&mut state) {
-                return outcome;
-            }
-            self.cell.done.wait(&mut state);
+    pub fn wait(mut self) -> Result<T, Lost> {
+        match self.wait_until(None) {
+            Some(outcome) => outcome,
+            // Without a deadline a wait ends with an outcome.
+            None => Err(Lost::Abandoned),
         }
     }
 
@@ -154,87 +107,129 @@ impl<T> Completion<T> {
     ///
     /// # Errors
     /// The completion itself when time is up: the request is still in flight and can be waited for again.
-    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<T, Lost>, Self> {
-        let Some(deadline) = Instant::now().checked_add(timeout) else {
-            return Ok(self.wait());
-        };
-        {
-            let mut state = self.cell.state.lock();
-            loop {
-                if let Some(outcome) = take(&mut state) {
-                    return Ok(outcome);
-                }
-                if self.cell.done.wait_until(&mut state, deadline).timed_out() {
-                    if let Some(outcome) = take(&mut state) {
-                        return Ok(outcome);
-                    }
-                    break;
-                }
-            }
+    pub fn wait_timeout(mut self, timeout: Duration) -> Result<Result<T, Lost>, Self> {
+        if let Some(outcome) = self.take() {
+            return Ok(outcome);
         }
-        Err(self)
+        let deadline = Instant::now().checked_add(timeout);
+        self.wait_until(deadline).ok_or(self)
     }
 
     /// The outcome, if it is there.
     ///
     /// # Errors
     /// The completion itself while the request is in flight.
-    pub fn try_take(self) -> Result<Result<T, Lost>, Self> {
-        let taken = take(&mut self.cell.state.lock());
-        taken.ok_or(self)
+    pub fn try_take(mut self) -> Result<Result<T, Lost>, Self> {
+        self.take().ok_or(self)
     }
-}
 
-fn take<T>(state: &mut State<T>) -> Option<Result<T, Lost>> {
-    match state {
-        State::Pending(_) => None,
-        State::Ready(_) => match core::mem::replace(state, State::Taken) {
-            State::Ready(outcome) => Some(outcome),
-            State::Pending(_) | State::Taken => None,
-        },
-        // A future polled again after it has resolved: the outcome is gone.
-        State::Taken => Some(Err(Lost::Taken)),
+    /// The outcome, once; `None` while the request is in flight.
+    #[inline]
+    fn take(&mut self) -> Option<Result<T, Lost>> {
+        let Some(taker) = self.0.take() else {
+            return Some(Err(Lost::Taken));
+        };
+        match taker.take() {
+            Ok(outcome) => Some(outcome),
+            Err(taker) => {
+                self.0 = Some(taker);
+                None
+            }
+        }
+    }
+
+    /// `None` when `deadline` has passed.
+    fn wait_until(&mut self, deadline: Option<Instant>) -> Option<Result<T, Lost>> {
+        let mut spin = Spin::new();
+        loop {
+            if let Some(outcome) = self.take() {
+                return Some(outcome);
+            }
+            if !spin.again() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
+            }
+        }
+        if let Some(taker) = &self.0 {
+            taker.sleep_until(deadline);
+        }
+        self.take()
     }
 }
 
 impl<T> Future for Completion<T> {
     type Output = Result<T, Lost>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.cell.state.lock();
-        if let Some(outcome) = take(&mut state) {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(outcome) = self.take() {
             return Poll::Ready(outcome);
         }
-        let State::Pending(stored) = &mut *state else {
-            return Poll::Pending;
-        };
-        let unchanged = stored
-            .as_ref()
-            .is_some_and(|waker| waker.will_wake(cx.waker()));
-        if unchanged {
+        if let Some(taker) = &self.0
+            && taker.register(cx.waker()) == Look::Pending
+        {
             return Poll::Pending;
         }
-        // Cloning and dropping wakers is foreign code: neither happens under the lock.
-        drop(state);
-        let newest = cx.waker().clone();
-        let mut state = self.cell.state.lock();
-        if let Some(outcome) = take(&mut state) {
-            return Poll::Ready(outcome);
-        }
-        let replaced = match &mut *state {
-            State::Pending(stored) => stored.replace(newest),
-            State::Ready(_) | State::Taken => None,
-        };
-        drop(state);
-        drop(replaced);
-        Poll::Pending
+        self.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
+
+impl<T> Unpin for Completion<T> {}
 
 impl<T> fmt::Debug for Completion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Completion")
             .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes ends from cells that both earlier ends have let go of, so that no request allocates in a steady state.
+///
+/// The submitting side owns it: it looks at the oldest cells first, which are the likeliest to be free.
+pub(crate) struct Cells<T> {
+    lent: VecDeque<Spare<T>>,
+    most: usize,
+}
+
+/// How many cells are looked at for one that is free.
+const LOOKS: usize = 2;
+
+impl<T: Send> Cells<T> {
+    /// Remembers up to `most` cells.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            lent: VecDeque::new(),
+            most,
+        }
+    }
+
+    /// The two ends of one request's way back.
+    #[inline]
+    pub(crate) fn completion(&mut self) -> (Notifier<T>, Completion<T>) {
+        let (settler, taker, spare) = self.free_cell();
+        if self.lent.len() < self.most {
+            self.lent.push_back(spare);
+        }
+        (Notifier(Some(settler)), Completion(Some(taker)))
+    }
+
+    fn free_cell(&mut self) -> Ends<T> {
+        for _ in 0..LOOKS {
+            let Some(spare) = self.lent.pop_front() else {
+                break;
+            };
+            match spare.renew() {
+                Ok(ends) => return ends,
+                Err(spare) => self.lent.push_back(spare),
+            }
+        }
+        cell()
+    }
+}
+
+impl<T> fmt::Debug for Cells<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cells")
+            .field("lent", &self.lent.len())
             .finish_non_exhaustive()
     }
 }

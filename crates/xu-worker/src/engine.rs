@@ -4,7 +4,6 @@
 //! submit lock, [`Engine`] on the worker thread; neither may block, but for [`Engine::quiesce`].
 //! Spec `xu.md` section 4 (submit funnel, step).
 
-use crate::completion::Notifier;
 use crate::health::Cause;
 use xu_abi::Status;
 
@@ -12,6 +11,8 @@ use xu_abi::Status;
 pub trait Stage: Send {
     /// A request.
     type Item: Send;
+    /// What its caller learns.
+    type Outcome: Send;
 
     /// Checks and builds. Nothing that the device can see is touched.
     ///
@@ -70,11 +71,7 @@ pub trait Engine: Send {
     ///
     /// Called once per request, whether it ran or not, before its completion becomes visible.
     /// What the device may still touch must be kept, not freed: the unit is degraded then.
-    fn finish(
-        &mut self,
-        item: Self::Item,
-        status: Status,
-    ) -> (Notifier<Self::Outcome>, Self::Outcome);
+    fn finish(&mut self, item: Self::Item, status: Status) -> Self::Outcome;
 }
 
 /// What one look found.

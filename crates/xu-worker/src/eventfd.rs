@@ -52,7 +52,7 @@ impl AsFd for WorkCount {
 
 /// A latch: set once, never read, readable for ever after.
 #[derive(Debug)]
-pub struct StopLatch(EventFd);
+pub struct StopLatch(EventFd, core::sync::atomic::AtomicBool);
 
 impl StopLatch {
     /// An unset latch.
@@ -60,10 +60,10 @@ impl StopLatch {
     /// # Errors
     /// What the operating system says, usually that descriptors ran out.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(EventFd::from_value_and_flags(
-            0,
-            EfdFlags::EFD_CLOEXEC,
-        )?))
+        Ok(Self(
+            EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?,
+            core::sync::atomic::AtomicBool::new(false),
+        ))
     }
 
     /// Sets the latch.
@@ -71,7 +71,16 @@ impl StopLatch {
     /// # Errors
     /// What the operating system says; a fresh latch cannot fail.
     pub fn set(&self) -> io::Result<()> {
+        // PAIRS: with the acquire load in `is_set`.
+        self.1.store(true, core::sync::atomic::Ordering::Release);
         repeat_interrupted(|| self.0.write(1)).map(|_| ())
+    }
+
+    /// Whether the latch is set.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        // PAIRS: with the release store in `set`.
+        self.1.load(core::sync::atomic::Ordering::Acquire)
     }
 
     /// Whether the latch is set, after waiting for up to `timeout` (at most a minute). A latch that cannot be asked counts as set.

@@ -5,40 +5,36 @@
 //!
 //! ```
 //! use xu_abi::{Status, XuId, XuType};
-//! use xu_worker::{
-//!     Cause, Completion, Engine, Notifier, PollPolicy, Progress, Stage, StageError, Unit, WorkerThread, completion,
-//! };
+//! use xu_worker::{Cause, Engine, Progress, Stage, StageError, Unit, UnitOptions, WorkerThread};
 //!
 //! /// Doubles a number; a real engine would ask a device.
 //! struct Doubler;
-//! struct Request { number: u32, notifier: Notifier<u32> }
 //!
 //! impl Stage for Doubler {
-//!     type Item = Request;
-//!     fn prepare(&mut self, _: &mut Request) -> Result<(), StageError> { Ok(()) }
-//!     fn commit(&mut self, _: &mut Request) -> Result<(), StageError> { Ok(()) }
+//!     type Item = u32;
+//!     type Outcome = u32;
+//!     fn prepare(&mut self, _: &mut u32) -> Result<(), StageError> { Ok(()) }
+//!     fn commit(&mut self, _: &mut u32) -> Result<(), StageError> { Ok(()) }
 //! }
 //! impl Engine for Doubler {
-//!     type Item = Request;
+//!     type Item = u32;
 //!     type Outcome = u32;
-//!     fn begin(&mut self, _: &mut Request) {}
-//!     fn progress(&mut self, request: &mut Request) -> Progress {
-//!         request.number *= 2;
+//!     fn begin(&mut self, _: &mut u32) {}
+//!     fn progress(&mut self, number: &mut u32) -> Progress {
+//!         *number *= 2;
 //!         Progress::Done(Status::SUCCESS)
 //!     }
 //!     fn quiesce(&mut self) -> Result<(), Cause> { Ok(()) }
-//!     fn finish(&mut self, request: Request, _: Status) -> (Notifier<u32>, u32) {
-//!         (request.notifier, request.number)
-//!     }
+//!     fn finish(&mut self, number: u32, _: Status) -> u32 { number }
 //! }
 //!
 //! let xu = XuId::new(XuType::Compute, 0, 0).expect("exists");
-//! let (unit, runner) = Unit::new(xu, 8, Doubler, Doubler)?;
-//! let worker = WorkerThread::spawn("doubler", vec![Box::new(runner)], PollPolicy::default())?;
+//! let (unit, runner) = Unit::new(xu, &UnitOptions::default(), Doubler, Doubler)?;
+//! let worker = WorkerThread::spawn("doubler", vec![Box::new(runner)])?;
 //!
-//! let (notifier, completion) = completion();
-//! unit.submit(Request { number: 21, notifier }).map_err(|refused| refused.reason)?;
-//! assert_eq!(completion.wait()?, 42);
+//! let accepted = unit.submit(21).map_err(|refused| refused.reason)?;
+//! assert_eq!(accepted.completion.wait()?, 42);
+//! assert_eq!(unit.is_completed(accepted.seq), Ok(true));
 //!
 //! unit.close();
 //! unit.drain();
@@ -48,41 +44,57 @@
 //!
 //! ```text
 //!  submitting thread                                        worker thread
-//!  Unit::submit                                             WorkerThread: epoll over stop + has-work
+//!  Unit::submit                                             WorkerThread: rounds
 //!    submit lock: gates -> stage -> ring submit, trigger      UnitRunner::step
-//!    write 1 to has-work  ---------- eventfd -------------->    peek -> engine.progress
-//!                                                               finish -> read 1 count -> status -> pop
-//!  Completion  <------------------- notify ------------------   notify
+//!    worker asleep? write 1 to has-work -- eventfd -------->    peek -> engine.progress
+//!                                                               finish -> write the status -> pop
+//!  Completion  <------------------- notify ------------------   notify, if anybody waits
 //! ```
 //!
 //! | module | subject | spec |
 //! |---|---|---|
-//! | [`eventfd`] | the two eventfds of a lane, by role | `xu.md` 4 |
+//! | [`eventfd`] | the eventfds of a lane, by role | `xu.md` 4 |
 //! | [`health`] | healthy, closing, degraded, and why | 4, 2.3 |
-//! | [`completion`](mod@completion) | tell one caller | 4, 8.4 |
+//! | [`completion`](mod@completion), `cell` | tell one caller | 4, 8.4 |
 //! | [`engine`] | the two traits of a kind of work | 4, step and submit funnel |
-//! | [`mod@unit`] | gates, locks and order of submission | 4, submit funnel |
+//! | [`mod@unit`], [`refusal`], `work_item` | gates, locks and order of submission | 4, submit funnel |
 //! | [`runner`] | one step of a unit on the worker | 4, step |
+//! | `need_wake` | whether a submission has to wake the worker | 8.2 |
 //! | [`room`] | wait for a free slot, or for an empty queue | 4, shutdown |
-//! | [`policy`] | how eagerly a worker looks at the device | 8.1 |
-//! | [`worker`] | the thread and its epoll loop | 4, worker loop |
-#![forbid(unsafe_code)]
+//! | [`policy`], [`pace`] | how eagerly a worker looks at the device | 8.1 |
+//! | [`worker`], `rounds`, `poller` | the thread, its loop, and epoll | 4, worker loop |
+//! | [`fork`] | leave everything alone in a forked child | 4, fork |
+#![deny(unsafe_code)]
 
+mod cell;
 pub mod completion;
 pub mod engine;
 pub mod eventfd;
+pub mod fork;
 pub mod health;
+mod mutant;
+mod need_wake;
+pub mod pace;
 pub mod policy;
+mod poller;
+pub mod refusal;
 pub mod room;
+mod rounds;
 pub mod runner;
+mod spin;
+mod sync;
 pub mod unit;
 mod wake;
+mod work_item;
 pub mod worker;
 
 pub use completion::{Completion, Lost, Notifier, completion};
 pub use engine::{Engine, Progress, Stage, StageError};
 pub use health::{Cause, Health};
+#[cfg(loom)]
+pub use mutant::Mutant;
 pub use policy::PollPolicy;
+pub use refusal::{Refusal, Refused, RefusedBatch};
 pub use runner::{Runner, Step, UnitRunner};
-pub use unit::{Refusal, Refused, Unit, UnitError};
-pub use worker::WorkerThread;
+pub use unit::{Accepted, Unit, UnitError, UnitOptions};
+pub use worker::{WorkerError, WorkerThread};

@@ -1,18 +1,24 @@
 //! Wait until a queue has a free slot, or until it is empty.
 //!
-//! The worker calls [`Room::released`] after each completion; submitters and the draining thread wait.
+//! The worker calls [`Room::released`] after a completion, if anybody waits; submitters and the draining thread wait.
 //! A waiter registers, looks again, and only then sleeps, so no release is missed.
 //! Spec `xu.md` section 4 (shutdown), failure kinds F5 and W5.
+//!
+//! Whether anybody waits is a count that the worker reads under the unit's `mark_comp` lock, when it makes a completion
+//! visible, and that a waiter raises under the same lock before it looks. So either the waiter sees the completion, or
+//! the worker sees the waiter, and a worker whose requests nobody waits for takes no lock here and wakes nobody.
 
+use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering};
 use crate::wake::wake;
 use core::task::Waker;
-use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Where waiters of one queue stand.
 #[derive(Debug, Default)]
 pub struct Room {
+    /// Those who sleep or have left a waker.
+    waiting: AtomicUsize,
     waiters: Mutex<Waiters>,
     released: Condvar,
 }
@@ -25,11 +31,22 @@ struct Waiters {
 
 /// Names one asynchronous waiter, so that it stores one waker however often it is polled.
 #[derive(Debug, Default)]
-pub struct Ticket(Option<u64>);
+pub struct Ticket {
+    key: Option<u64>,
+    /// Whether it counts as waiting.
+    counted: bool,
+}
 
 impl Room {
+    /// Whether anybody waits. The caller holds the lock under which requests complete.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        // Relaxed: the lock orders it.
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
     /// Wakes everybody who waits: a slot is free, or the unit's health has changed.
-    pub fn released(&self) {
+    pub(crate) fn released(&self) {
         let wakers = core::mem::take(&mut self.waiters.lock().wakers);
         self.released.notify_all();
         // Foreign code runs without our lock.
@@ -37,44 +54,79 @@ impl Room {
     }
 
     /// Stores `waker` as the newest of this ticket. The caller looks again afterwards.
-    pub fn register(&self, ticket: &mut Ticket, waker: &Waker) {
+    ///
+    /// `under_lock` runs what it is given while it holds the lock under which requests complete.
+    pub(crate) fn register(
+        &self,
+        ticket: &mut Ticket,
+        waker: &Waker,
+        under_lock: impl FnOnce(&dyn Fn()),
+    ) {
         let waker = waker.clone();
         let replaced = {
             let mut waiters = self.waiters.lock();
-            let key = *ticket.0.get_or_insert_with(|| {
+            let key = *ticket.key.get_or_insert_with(|| {
                 waiters.next_key += 1;
                 waiters.next_key
             });
             waiters.wakers.insert(key, waker)
         };
         drop(replaced);
+        if !ticket.counted {
+            ticket.counted = true;
+            under_lock(&|| self.enter());
+        }
     }
 
     /// Forgets this ticket's waker.
-    pub fn deregister(&self, ticket: &mut Ticket) {
-        if let Some(key) = ticket.0.take() {
+    pub(crate) fn deregister(&self, ticket: &mut Ticket) {
+        if let Some(key) = ticket.key.take() {
             let removed = self.waiters.lock().wakers.remove(&key);
             drop(removed);
+        }
+        if core::mem::take(&mut ticket.counted) {
+            self.leave();
         }
     }
 
     /// Blocks until `ready` is true, asking again after each release. `false` when `deadline` passes first.
     ///
-    /// `ready` must not take a lock that is held around [`Room::released`].
-    pub fn wait_until(&self, deadline: Option<Instant>, mut ready: impl FnMut() -> bool) -> bool {
+    /// `ready` must not take a lock that is held around [`Room::released`]; `under_lock` as in [`Room::register`].
+    pub(crate) fn wait_until(
+        &self,
+        deadline: Option<Instant>,
+        under_lock: impl FnOnce(&dyn Fn()),
+        mut ready: impl FnMut() -> bool,
+    ) -> bool {
+        under_lock(&|| self.enter());
+        let is_ready = self.sleep_until(deadline, &mut ready);
+        self.leave();
+        is_ready
+    }
+
+    fn sleep_until(&self, deadline: Option<Instant>, ready: &mut dyn FnMut() -> bool) -> bool {
         let mut waiters = self.waiters.lock();
         loop {
             if ready() {
                 return true;
             }
-            match deadline {
-                None => self.released.wait(&mut waiters),
-                Some(deadline) => {
-                    if self.released.wait_until(&mut waiters, deadline).timed_out() {
-                        return ready();
-                    }
-                }
-            }
+            waiters = match deadline {
+                None => self.released.wait(waiters),
+                Some(deadline) => match self.released.wait_until(waiters, deadline) {
+                    (_, true) => return ready(),
+                    (waiters, false) => waiters,
+                },
+            };
         }
+    }
+
+    fn enter(&self) {
+        // Relaxed: the caller's lock orders it.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        // Relaxed: seen late, it costs the worker one release that nobody needs.
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

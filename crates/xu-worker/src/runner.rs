@@ -5,19 +5,23 @@
 //! ```text
 //!  peek -> begin once -> progress -> (Continue: return)
 //!       -> finish: free what the request held
-//!       -> take one work count -> write the status -> pop -> notify
+//!       -> take one work count, where wakes are counted -> write the status -> pop -> notify
 //! ```
 //!
 //! An engine that panics degrades its unit; its queued requests complete with an error.
 
 use crate::completion::Notifier;
 use crate::engine::{Engine, Progress};
+use crate::eventfd::WorkCount;
+use crate::fork::HereOnly;
 use crate::health::{Cause, Health};
-use crate::unit::{Request, Shared};
-use crate::wake::discard;
+use crate::policy::PollPolicy;
+use crate::sync::Ordering;
+use crate::unit::Shared;
+use crate::wake::{discard, drop_foreign};
+use crate::work_item::{Request, Returns, WorkItem};
 use core::fmt;
-use core::sync::atomic::Ordering;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use xu_abi::{SeqId, Status, XuId};
@@ -43,15 +47,36 @@ pub trait Runner: Send + fmt::Debug {
     /// that cannot go on.
     fn give_up(&mut self, cause: Cause);
 
-    /// Readable while a request is accepted and not complete.
-    fn work(&self) -> BorrowedFd<'_>;
+    /// Whether a request is queued.
+    fn has_work(&mut self) -> bool;
+
+    /// Says that the worker is about to sleep: submitters ring the bell from now on. The worker then passes
+    /// [`look_once_more`](crate::worker::look_once_more) and asks [`Runner::has_work`] before it sleeps.
+    fn announce_sleep(&self);
+
+    /// Says that the worker is awake, and will look by itself.
+    fn stay_awake(&self);
+
+    /// Readable while the bell has rung; where wakes are counted, while a request is accepted and not complete.
+    fn bell(&self) -> &WorkCount;
+
+    /// Takes one ring of the bell, which was heard. Where wakes are counted, [`Runner::step`] does that itself.
+    fn answer_bell(&mut self);
+
+    /// How the unit was made.
+    fn policy(&self) -> PollPolicy;
 }
 
 /// The worker's half of a unit. Made by [`Unit::new`](crate::Unit::new).
 pub struct UnitRunner<E: Engine> {
+    parts: HereOnly<Parts<E>>,
+}
+
+struct Parts<E: Engine> {
     xu: XuId,
     engine: E,
-    ring: Worker<Request<E::Item>>,
+    ring: Worker<WorkItem<E::Item, E::Outcome>>,
+    returns: Returns<E::Item, E::Outcome>,
     shared: Arc<Shared>,
     /// Whether the request at the head has begun.
     begun: bool,
@@ -61,174 +86,25 @@ impl<E: Engine> UnitRunner<E> {
     pub(crate) fn new(
         xu: XuId,
         engine: E,
-        ring: Worker<Request<E::Item>>,
+        ring: Worker<WorkItem<E::Item, E::Outcome>>,
+        returns: Returns<E::Item, E::Outcome>,
         shared: Arc<Shared>,
     ) -> Self {
         Self {
-            xu,
-            engine,
-            ring,
-            shared,
-            begun: false,
-        }
-    }
-
-    fn look(&mut self) -> Result<Look, PeekError> {
-        let degraded = self.shared.health.get() == Health::Degraded;
-        let mut current = self.ring.peek()?;
-        let seq = current.seq();
-        let Some(request) = current.item() else {
-            return Ok(Look::Finished(seq, Status::FAILURE));
-        };
-        if degraded {
-            return Ok(Look::Finished(seq, Status::EXEC_UNIT_UNRECOVERABLE));
-        }
-        let engine = &mut self.engine;
-        let begun = core::mem::replace(&mut self.begun, true);
-        let progress = catch_unwind(AssertUnwindSafe(|| match request {
-            Request::Stop(_) => match engine.quiesce() {
-                Ok(()) => Progress::Done(Status::SUCCESS),
-                Err(cause) => Progress::Fatal(cause),
-            },
-            Request::Execute(item) => {
-                if !begun {
-                    engine.begin(item);
-                }
-                engine.progress(item)
-            }
-        }));
-        Ok(match progress {
-            Ok(Progress::Continue) => Look::InFlight,
-            Ok(Progress::Done(status)) => Look::Finished(seq, status),
-            Ok(Progress::Fatal(cause)) => Look::Fatal(seq, cause),
-            Err(panic) => Look::Fatal(seq, panicked(panic)),
-        })
-    }
-
-    /// Steps 5 and 6: the consumer frees, then the completion becomes visible, then the caller is told.
-    ///
-    /// Whatever turns out to be broken on the way, this request completes in good order first.
-    fn complete(&mut self, seq: SeqId, status: Status) -> Step {
-        self.begun = false;
-        let request = match self.ring.take() {
-            Ok(Some(request)) => request,
-            Ok(None) => return self.broken(seq, "the slot at the head holds no request".into()),
-            Err(error) => return self.broken(seq, error.to_string()),
-        };
-        let settled = self.settle(*request, seq, status);
-        let counted = self.shared.work.take();
-        settled.write_status(status);
-        let popped = self.pop();
-        self.shared.room.released();
-        settled.notify(status);
-        if let Err(error) = counted {
-            return self.broken(
-                seq,
-                format!("no work count for a completed request: {error}"),
-            );
-        }
-        match popped {
-            Ok(()) => Step::Completed,
-            Err(error) => self.broken(seq, error.to_string()),
-        }
-    }
-
-    /// Lets the engine give up what the request held.
-    fn settle(
-        &mut self,
-        request: Request<E::Item>,
-        seq: SeqId,
-        status: Status,
-    ) -> Settled<E::Outcome> {
-        let item = match request {
-            Request::Stop(notifier) => return Settled::Stop(notifier),
-            Request::Execute(item) => item,
-        };
-        let engine = &mut self.engine;
-        match catch_unwind(AssertUnwindSafe(|| engine.finish(item, status))) {
-            Ok((notifier, outcome)) => Settled::Execute(notifier, outcome),
-            Err(panic) => {
-                self.shared.health.degrade(Cause {
-                    seq: Some(seq),
-                    ..panicked(panic)
-                });
-                Settled::Nothing
-            }
-        }
-    }
-
-    /// Makes the completion visible. The lock keeps a waiter's descriptor from being installed half-way;
-    /// units install none yet, so there is nothing to signal.
-    fn pop(&mut self) -> Result<(), PeekError> {
-        let _mark_comp = self.shared.mark_comp.lock();
-        self.ring.pop().map(drop)
-    }
-
-    /// Accounting is broken and nothing here can be trusted to pair again.
-    fn broken(&mut self, seq: SeqId, text: String) -> Step {
-        self.give_up(Cause {
-            status: Status::FAILURE,
-            seq: Some(seq),
-            text,
-        });
-        Step::Idle
-    }
-
-    /// Completes what is queued, so that nobody waits for it, and takes every work count, so that the
-    /// descriptor goes quiet. A ring that is corrupt keeps the rest until it is dropped.
-    fn clear(&mut self) {
-        self.begun = false;
-        let status = Status::EXEC_UNIT_UNRECOVERABLE;
-        while let Ok(current) = self.ring.peek() {
-            let seq = current.seq();
-            let settled = match self.ring.take() {
-                Ok(Some(request)) => self.settle(*request, seq, status),
-                Ok(None) | Err(_) => Settled::Nothing,
-            };
-            settled.write_status(status);
-            let popped = self.pop();
-            settled.notify(status);
-            if popped.is_err() {
-                break;
-            }
-        }
-        while self.shared.work.take().is_ok() {}
-        self.shared.room.released();
-    }
-}
-
-enum Look {
-    InFlight,
-    Finished(SeqId, Status),
-    Fatal(SeqId, Cause),
-}
-
-/// A finished request, its resources given up, its caller not told yet.
-enum Settled<O> {
-    Execute(Notifier<O>, O),
-    Stop(Notifier<Status>),
-    Nothing,
-}
-
-impl<O> Settled<O> {
-    fn write_status(&self, status: Status) {
-        match self {
-            Self::Execute(notifier, _) => notifier.write_status(status),
-            Self::Stop(notifier) => notifier.write_status(status),
-            Self::Nothing => {}
-        }
-    }
-
-    fn notify(self, status: Status) {
-        match self {
-            Self::Execute(notifier, outcome) => notifier.notify(outcome),
-            Self::Stop(notifier) => notifier.notify(status),
-            Self::Nothing => {}
+            parts: HereOnly::new(Parts {
+                xu,
+                engine,
+                ring,
+                returns,
+                shared,
+                begun: false,
+            }),
         }
     }
 }
 
-impl<E: Engine> Runner for UnitRunner<E> {
+impl<E: Engine> Parts<E> {
+    /// The step cycle of the spec.
     fn step(&mut self) -> Step {
         // Relaxed: set by this thread.
         if self.shared.abandoned.load(Ordering::Relaxed) {
@@ -238,15 +114,7 @@ impl<E: Engine> Runner for UnitRunner<E> {
         }
         match self.look() {
             Err(PeekError::Empty) => Step::Idle,
-            Err(corrupt) => {
-                let text = corrupt.to_string();
-                self.give_up(Cause {
-                    status: Status::FAILURE,
-                    seq: None,
-                    text,
-                });
-                Step::Idle
-            }
+            Err(corrupt) => self.broken(None, corrupt.to_string()),
             Ok(Look::InFlight) => Step::InFlight,
             Ok(Look::Finished(seq, status)) => self.complete(seq, status),
             Ok(Look::Fatal(seq, cause)) => {
@@ -261,6 +129,123 @@ impl<E: Engine> Runner for UnitRunner<E> {
         }
     }
 
+    /// Steps 1 and 2: what has become of the request at the head.
+    fn look(&mut self) -> Result<Look, PeekError> {
+        let mut current = self.ring.peek()?;
+        let seq = current.seq();
+        let Some(request) = current.item().and_then(WorkItem::request) else {
+            return Ok(Look::Finished(seq, Status::FAILURE));
+        };
+        if self.shared.health.get() == Health::Degraded {
+            return Ok(Look::Finished(seq, Status::EXEC_UNIT_UNRECOVERABLE));
+        }
+        let begun = core::mem::replace(&mut self.begun, true);
+        let engine = &mut self.engine;
+        let progress = catch_unwind(AssertUnwindSafe(|| advance(engine, request, begun)));
+        Ok(match progress {
+            Ok(Progress::Continue) => Look::InFlight,
+            Ok(Progress::Done(status)) => Look::Finished(seq, status),
+            Ok(Progress::Fatal(cause)) => Look::Fatal(seq, cause),
+            Err(panic) => Look::Fatal(seq, panicked(panic)),
+        })
+    }
+
+    /// Steps 5 and 6: the consumer frees, then the completion becomes visible, then the caller is told.
+    ///
+    /// Whatever turns out to be broken on the way, this request completes in good order first.
+    fn complete(&mut self, seq: SeqId, status: Status) -> Step {
+        self.begun = false;
+        let settled = match self.settle(seq, status) {
+            Ok(Some(settled)) => settled,
+            Ok(None) => {
+                return self.broken(Some(seq), "the slot at the head holds no request".into());
+            }
+            Err(error) => return self.broken(Some(seq), error.to_string()),
+        };
+        let counted = self.take_count();
+        settled.write_status(status);
+        let popped = self.pop();
+        settled.notify();
+        if let Err(error) = counted {
+            let text = format!("no work count for a completed request: {error}");
+            return self.broken(Some(seq), text);
+        }
+        match popped {
+            Ok(()) => Step::Completed,
+            Err(error) => self.broken(Some(seq), error.to_string()),
+        }
+    }
+
+    /// Takes the request at the head out of the ring, and lets the engine give up what it held. `None`: there was none.
+    fn settle(
+        &mut self,
+        seq: SeqId,
+        status: Status,
+    ) -> Result<Option<Settled<E::Outcome>>, PeekError> {
+        let Some(mut work_item) = self.ring.take()? else {
+            return Ok(None);
+        };
+        let request = work_item.take();
+        self.returns.give_back(work_item);
+        Ok(request.map(|request| match request {
+            Request::Stop(notifier) => Settled::Stop(notifier),
+            Request::Execute(item, notifier) => self.finish(item, notifier, seq, status),
+        }))
+    }
+
+    fn finish(
+        &mut self,
+        item: E::Item,
+        notifier: Option<Notifier<E::Outcome>>,
+        seq: SeqId,
+        status: Status,
+    ) -> Settled<E::Outcome> {
+        let engine = &mut self.engine;
+        match catch_unwind(AssertUnwindSafe(|| engine.finish(item, status))) {
+            Ok(outcome) => Settled::Execute(notifier, outcome),
+            Err(panic) => {
+                self.shared.health.degrade(Cause {
+                    seq: Some(seq),
+                    ..panicked(panic)
+                });
+                Settled::Lost(notifier)
+            }
+        }
+    }
+
+    /// Where wakes are counted, each completed request takes the count that its submission has left.
+    fn take_count(&self) -> io::Result<()> {
+        if self.shared.policy.pairs_wakes() {
+            self.shared.work.take()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Makes the completion visible, and wakes those who wait for room.
+    ///
+    /// The lock keeps a waiter from saying so half-way between the two: it either sees the completion, or is seen here.
+    fn pop(&mut self) -> Result<(), PeekError> {
+        let lock = self.shared.mark_comp.lock();
+        let popped = self.ring.pop().map(drop);
+        let awaited = self.shared.room.is_awaited();
+        drop(lock);
+        if awaited {
+            self.shared.room.released();
+        }
+        popped
+    }
+
+    /// Accounting is broken and nothing here can be trusted to pair again.
+    fn broken(&mut self, seq: Option<SeqId>, text: String) -> Step {
+        self.give_up(Cause {
+            status: Status::FAILURE,
+            seq,
+            text,
+        });
+        Step::Idle
+    }
+
     fn give_up(&mut self, cause: Cause) {
         self.shared.health.degrade(cause);
         // PAIRS: with the acquire load in `Unit::is_drained`.
@@ -268,15 +253,126 @@ impl<E: Engine> Runner for UnitRunner<E> {
         self.clear();
     }
 
-    fn work(&self) -> BorrowedFd<'_> {
-        self.shared.work.as_fd()
+    /// Completes what is queued, so that nobody waits for it, and takes every work count, so that the
+    /// descriptor goes quiet. A ring that is corrupt keeps the rest until it is dropped.
+    fn clear(&mut self) {
+        self.begun = false;
+        let status = Status::EXEC_UNIT_UNRECOVERABLE;
+        while let Ok(current) = self.ring.peek() {
+            let seq = current.seq();
+            let settled = self.settle(seq, status).ok().flatten();
+            if let Some(settled) = &settled {
+                settled.write_status(status);
+            }
+            let popped = self.pop();
+            if let Some(settled) = settled {
+                settled.notify();
+            }
+            if popped.is_err() {
+                break;
+            }
+        }
+        while self.shared.work.take().is_ok() {}
+        self.shared.room.released();
+    }
+}
+
+/// One look at a request, which begins at its first.
+fn advance<E: Engine>(
+    engine: &mut E,
+    request: &mut Request<E::Item, E::Outcome>,
+    begun: bool,
+) -> Progress {
+    match request {
+        Request::Stop(_) => match engine.quiesce() {
+            Ok(()) => Progress::Done(Status::SUCCESS),
+            Err(cause) => Progress::Fatal(cause),
+        },
+        Request::Execute(item, _) => {
+            if !begun {
+                engine.begin(item);
+            }
+            engine.progress(item)
+        }
+    }
+}
+
+enum Look {
+    InFlight,
+    Finished(SeqId, Status),
+    Fatal(SeqId, Cause),
+}
+
+/// A finished request, its resources given up, its caller not told yet.
+enum Settled<O> {
+    Execute(Option<Notifier<O>>, O),
+    Stop(Notifier<()>),
+    /// The engine failed to say how it went.
+    Lost(Option<Notifier<O>>),
+}
+
+impl<O> Settled<O> {
+    fn write_status(&self, status: Status) {
+        match self {
+            Self::Execute(Some(notifier), _) | Self::Lost(Some(notifier)) => {
+                notifier.write_status(status);
+            }
+            Self::Stop(notifier) => notifier.write_status(status),
+            Self::Execute(None, _) | Self::Lost(None) => {}
+        }
+    }
+
+    fn notify(self) {
+        match self {
+            Self::Execute(Some(notifier), outcome) => notifier.notify(outcome),
+            // Nobody wants this outcome.
+            Self::Execute(None, outcome) => drop_foreign(outcome),
+            Self::Stop(notifier) => notifier.notify(()),
+            Self::Lost(notifier) => drop(notifier),
+        }
+    }
+}
+
+impl<E: Engine> Runner for UnitRunner<E> {
+    fn step(&mut self) -> Step {
+        self.parts.step()
+    }
+
+    fn give_up(&mut self, cause: Cause) {
+        self.parts.give_up(cause);
+    }
+
+    fn has_work(&mut self) -> bool {
+        // A corrupt ring has something to say, too.
+        !matches!(self.parts.ring.peek(), Err(PeekError::Empty))
+    }
+
+    fn announce_sleep(&self) {
+        self.parts.shared.need_wake.announce_sleep();
+    }
+
+    fn stay_awake(&self) {
+        self.parts.shared.need_wake.stay_awake();
+    }
+
+    fn bell(&self) -> &WorkCount {
+        &self.parts.shared.work
+    }
+
+    fn answer_bell(&mut self) {
+        // Without a ring there is nothing to answer: another look took it.
+        let _ = self.parts.shared.work.take();
+    }
+
+    fn policy(&self) -> PollPolicy {
+        self.parts.shared.policy
     }
 }
 
 impl<E: Engine> fmt::Debug for UnitRunner<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UnitRunner")
-            .field("xu", &self.xu)
+            .field("xu", &self.parts.xu)
             .finish_non_exhaustive()
     }
 }

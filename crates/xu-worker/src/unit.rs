@@ -8,63 +8,103 @@
 //!  submit lock { gates: degraded -> 101, full -> 7, closing -> 14
 //!                stage: prepare (undoable) | commit (the device may know)
 //!                ring: submit, trigger }
-//!  write 1 to the work count
+//!  wake the worker, if it sleeps
 //! ```
 //!
 //! The device is told before the worker is: staged and doorbelled, then the slot is written, then
 //! released, then the worker is woken.
 
-use crate::completion::Notifier;
+use crate::completion::{Cells, Completion};
 use crate::engine::{Engine, Stage, StageError};
 use crate::eventfd::WorkCount;
+use crate::fork::HereOnly;
 use crate::health::{Cause, Health, HealthCell};
+use crate::need_wake::NeedWake;
+use crate::policy::PollPolicy;
+use crate::refusal::{Refusal, Refused, RefusedBatch};
 use crate::room::{Room, Ticket};
 use crate::runner::UnitRunner;
+use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::wake::discard;
+use crate::work_item::{Request, Spares, WorkItem, recycling};
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll};
-use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 use xu_abi::{Cursor, SeqId, Status, XuId};
-use xu_ring::queue::{NeverIssued, Observer, RingError, SubmitError, Submitter};
+use xu_ring::queue::{NeverIssued, Observer, RingError, Submitter};
+use xu_ring::spsc::CapacityError;
 
-/// What crosses the ring.
-#[derive(Debug)]
-pub(crate) enum Request<I> {
-    /// A caller's request.
-    Execute(I),
-    /// Bring the device to rest; tells the drain how that went.
-    Stop(Notifier<Status>),
-}
+/// Most completion cells that a unit keeps for use again.
+const MOST_CELLS: usize = 1024;
+
+/// What a unit's ring carries.
+pub(crate) type Item<S> = WorkItem<<S as Stage>::Item, <S as Stage>::Outcome>;
 
 /// What both halves of a unit share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) work: WorkCount,
+    pub(crate) policy: PollPolicy,
+    /// Whether the worker sleeps; used where the policy lets wakes be skipped.
+    pub(crate) need_wake: NeedWake,
     pub(crate) health: HealthCell,
     pub(crate) room: Room,
     /// Set when the worker has given this unit up: what is still queued completes as lost when it is dropped.
     pub(crate) abandoned: AtomicBool,
-    /// Covers the whole pop against the installation of a waiter's descriptor.
+    /// The lock under which requests complete: whoever wants to hear of completions says so under it.
     pub(crate) mark_comp: Mutex<()>,
 }
 
+impl Shared {
+    /// Runs `announce` under the lock under which requests complete.
+    fn under_mark_comp(&self, announce: &dyn Fn()) {
+        let lock = self.mark_comp.lock();
+        announce();
+        drop(lock);
+    }
+}
+
+/// How a unit is made.
+#[derive(Clone, Debug)]
+pub struct UnitOptions {
+    /// Most requests that may be accepted and not complete, at least 1; default 8.
+    pub limit: u64,
+    /// How its worker looks at the device, and whether wakes may be skipped. All units of a worker have the same.
+    pub policy: PollPolicy,
+}
+
+impl Default for UnitOptions {
+    fn default() -> Self {
+        Self {
+            limit: 8,
+            policy: PollPolicy::default(),
+        }
+    }
+}
+
 /// The submitting half of an execution unit.
+///
+/// In a child that was forked from the process that made it, every call is refused and dropping it does nothing.
 pub struct Unit<S: Stage> {
+    parts: HereOnly<Parts<S>>,
+}
+
+struct Parts<S: Stage> {
     xu: XuId,
     limit: u64,
     producer: Mutex<Producer<S>>,
-    observer: Observer<Request<S::Item>>,
+    observer: Observer<Item<S>>,
     shared: Arc<Shared>,
 }
 
 struct Producer<S: Stage> {
     stage: S,
-    ring: Submitter<Request<S::Item>>,
+    ring: Submitter<Item<S>>,
+    spares: Spares<S::Item, S::Outcome>,
+    cells: Cells<S::Outcome>,
     /// Requests that failed after the device may have seen them: kept until the unit goes.
     quarantine: Vec<S::Item>,
 }
@@ -76,105 +116,44 @@ pub enum UnitError {
     /// The ring refused its capacity or had no memory.
     #[error(transparent)]
     Ring(#[from] RingError),
+    /// There was no memory for the boxes that go round.
+    #[error("no room for the work items of a unit: {0}")]
+    WorkItems(#[from] CapacityError),
     /// The operating system gave no descriptor.
     #[error("no eventfd for a unit: {0}")]
     EventFd(#[from] io::Error),
 }
 
-/// The unit did not take a request.
+/// An accepted request.
 #[derive(Debug)]
-pub struct Refused<I> {
-    /// Why.
-    pub reason: Refusal,
-    /// The request, unless the device may have seen part of it.
-    pub item: Option<I>,
-}
-
-/// Why a unit did not take a request. Unless it says otherwise, nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// Wait for a completion, then submit again.
-    #[error("{xu} is full: {limit} requests are outstanding")]
-    QueueFull {
-        /// The queue.
-        xu: XuId,
-        /// Most requests that may be outstanding.
-        limit: u64,
-    },
-    /// The runtime is closing or closed.
-    #[error("{xu} is closing and takes no more requests")]
-    Closing {
-        /// The queue.
-        xu: XuId,
-    },
-    /// A fatal error occurred earlier.
-    #[error("{xu} is degraded: {cause}")]
-    Degraded {
-        /// The queue.
-        xu: XuId,
-        /// The first fatal error.
-        cause: Cause,
-    },
-    /// The request could not be prepared; the unit is unharmed.
-    #[error("{xu} cannot prepare the request: {text}")]
-    Prepare {
-        /// The queue.
-        xu: XuId,
-        /// The status of the failure.
-        status: Status,
-        /// What happened.
-        text: String,
-    },
-    /// Staging failed half-way: the unit is degraded now and keeps the request.
-    #[error("{xu} failed while the device was being told: {text}")]
-    Commit {
-        /// The queue.
-        xu: XuId,
-        /// The status of the failure.
-        status: Status,
-        /// What happened.
-        text: String,
-    },
-    /// Every sequence number has been issued.
-    #[error("{xu} has issued its last sequence number")]
-    Exhausted {
-        /// The queue.
-        xu: XuId,
-    },
-}
-
-impl Refusal {
-    /// The status that the C ABI reports for this refusal.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        match self {
-            Self::QueueFull { .. } => Status::QUEUE_FULL,
-            Self::Closing { .. } => Status::CLOSED,
-            Self::Degraded { .. } => Status::EXEC_UNIT_UNRECOVERABLE,
-            Self::Prepare { status, .. } | Self::Commit { status, .. } => *status,
-            Self::Exhausted { .. } => Status::FAILURE,
-        }
-    }
+#[must_use = "dropping it detaches from the request: nobody will learn its outcome"]
+pub struct Accepted<O> {
+    /// Its place in the queue.
+    pub seq: SeqId,
+    /// Its way back.
+    pub completion: Completion<O>,
 }
 
 impl<S: Stage> Unit<S> {
-    /// Makes a unit that takes up to `limit` outstanding requests, and the half that its worker runs.
+    /// Makes a unit, and the half that its worker runs.
     ///
     /// # Errors
     /// [`UnitError`]: an impossible limit, no memory, or no descriptor.
     pub fn new<E>(
         xu: XuId,
-        limit: u64,
+        options: &UnitOptions,
         stage: S,
         engine: E,
     ) -> Result<(Self, UnitRunner<E>), UnitError>
     where
-        E: Engine<Item = S::Item>,
+        E: Engine<Item = S::Item, Outcome = S::Outcome>,
     {
-        let (submitter, consumer, observer) = xu_ring::queue::ring(xu, limit)?;
+        let (submitter, consumer, observer) = xu_ring::queue::ring(xu, options.limit)?;
+        let (spares, returns) = recycling(options.limit)?;
         let shared = Arc::new(Shared {
             work: WorkCount::new()?,
+            policy: options.policy,
+            need_wake: NeedWake::new(),
             health: HealthCell::new(),
             room: Room::default(),
             abandoned: AtomicBool::new(false),
@@ -183,55 +162,61 @@ impl<S: Stage> Unit<S> {
         let producer = Producer {
             stage,
             ring: submitter,
+            spares,
+            cells: Cells::new(MOST_CELLS),
             quarantine: Vec::new(),
         };
-        let runner = UnitRunner::new(xu, engine, consumer, Arc::clone(&shared));
-        Ok((
-            Self {
-                xu,
-                limit,
-                producer: Mutex::new(producer),
-                observer,
-                shared,
-            },
-            runner,
-        ))
+        let runner = UnitRunner::new(xu, engine, consumer, returns, Arc::clone(&shared));
+        let parts = HereOnly::new(Parts {
+            xu,
+            limit: options.limit,
+            producer: Mutex::new(producer),
+            observer,
+            shared,
+        });
+        Ok((Self { parts }, runner))
     }
 
     /// Which queue this is.
     #[must_use]
     pub fn xu(&self) -> XuId {
-        self.xu
+        self.parts.xu
     }
 
     /// Most requests that may be outstanding.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.parts.limit
     }
 
     /// Requests that are accepted and not complete.
     #[must_use]
     pub fn depth(&self) -> u64 {
-        self.observer.depth()
+        self.parts.observer.depth()
     }
 
     /// Whether this unit takes work.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.shared.health.get()
+        self.parts.shared.health.get()
     }
 
     /// The first fatal error, once the unit is degraded.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
-        self.shared.health.cause()
+        self.parts.shared.health.cause()
     }
 
     /// The most recently completed request; number 0 when there is none.
     #[must_use]
     pub fn last_completed(&self) -> SeqId {
-        self.observer.last_completed()
+        self.parts.observer.last_completed()
+    }
+
+    /// The most recently accepted request; number 0 when there is none.
+    #[must_use]
+    pub fn last_submitted(&self) -> SeqId {
+        self.parts.observer.last_submitted()
     }
 
     /// Whether a request of this unit is complete.
@@ -239,74 +224,140 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// [`NeverIssued`] when `seq` was never issued by this unit.
     pub fn is_completed(&self, seq: SeqId) -> Result<bool, NeverIssued> {
-        self.observer.is_completed(seq)
+        self.parts.observer.is_completed(seq)
     }
 
-    /// Takes a request, stages it, and wakes the worker. Never waits for the device or for room.
+    /// Takes a request, stages it, and wakes the worker if it sleeps. Never waits for the device or for room.
     ///
     /// # Errors
     /// [`Refused`] with the reason and, where that is possible, the request.
-    pub fn submit(&self, item: S::Item) -> Result<SeqId, Refused<S::Item>> {
-        let submitted = self.producer.lock().submit(item, self);
-        match submitted {
-            Ok(seq) => {
-                self.wake(seq);
-                Ok(seq)
+    pub fn submit(&self, item: S::Item) -> Result<Accepted<S::Outcome>, Refused<S::Item>> {
+        let item = self.check_process(item)?;
+        let mut producer = self.parts.producer.lock();
+        let (notifier, completion) = producer.cells.completion();
+        let submitted = producer.submit(item, |item| Request::Execute(item, Some(notifier)), self);
+        drop(producer);
+        let seq = self.conclude(submitted)?;
+        Ok(Accepted { seq, completion })
+    }
+
+    /// As [`Unit::submit`], but nobody is told of the outcome: for who asks by sequence number.
+    ///
+    /// # Errors
+    /// As [`Unit::submit`].
+    pub fn post(&self, item: S::Item) -> Result<SeqId, Refused<S::Item>> {
+        let item = self.check_process(item)?;
+        let mut producer = self.parts.producer.lock();
+        let submitted = producer.submit(item, |item| Request::Execute(item, None), self);
+        drop(producer);
+        self.conclude(submitted)
+    }
+
+    /// As [`Unit::post`] for several requests at once: the submit lock is taken once, the worker woken once.
+    ///
+    /// Returns the sequence of the last request; `None` when there was none.
+    ///
+    /// # Errors
+    /// [`RefusedBatch`] says how many were accepted, why the next one was not, and has the rest.
+    pub fn post_batch<I>(&self, items: I) -> Result<Option<SeqId>, RefusedBatch<I::IntoIter>>
+    where
+        I: IntoIterator<Item = S::Item>,
+    {
+        let mut rest = items.into_iter();
+        let (mut accepted, mut last) = (0, None);
+        let mut refused = None;
+        if !self.parts.is_here() {
+            let reason = Refusal::Forked { xu: self.xu() };
+            return Err(RefusedBatch::new(
+                None,
+                Refused { reason, item: None },
+                rest,
+            ));
+        }
+        let mut producer = self.parts.producer.lock();
+        for item in rest.by_ref() {
+            match producer.hold(item, |item| Request::Execute(item, None), self) {
+                Ok(seq) => {
+                    accepted += 1;
+                    last = Some(seq);
+                }
+                Err(why) => {
+                    refused = Some(why);
+                    break;
+                }
             }
-            Err(refused) => {
-                self.tell_if_degraded();
-                Err(refused)
-            }
+        }
+        producer.release_all(self);
+        drop(producer);
+        if let Some(last) = last {
+            self.wake(last, accepted);
+        }
+        self.tell_if_degraded();
+        match refused {
+            None => Ok(last),
+            Some(refused) => Err(RefusedBatch::new(last, refused, rest)),
         }
     }
 
     /// Refuses new requests from now on; what is queued finishes.
     pub fn close(&self) {
+        if !self.parts.is_here() {
+            return;
+        }
         // Under the submit lock: when this returns, no submit that saw an open gate is still on its way.
-        let producer = self.producer.lock();
-        self.shared.health.close();
+        let producer = self.parts.producer.lock();
+        self.parts.shared.health.close();
         drop(producer);
-        self.shared.room.released();
+        self.parts.shared.room.released();
     }
 
     /// Waits until every accepted request is complete.
     pub fn drain(&self) {
-        self.shared.room.wait_until(None, || self.is_drained());
+        self.wait_until(None, || self.is_drained());
     }
 
-    /// As [`Unit::drain`], but gives up at `deadline` and returns the number still in flight.
+    /// As [`Unit::drain`], but gives up at `deadline`.
     ///
     /// # Errors
-    /// The depth when time is up.
+    /// The number of requests still in flight when time is up.
     pub fn drain_until(&self, deadline: Instant) -> Result<(), u64> {
-        if self
-            .shared
-            .room
-            .wait_until(Some(deadline), || self.is_drained())
-        {
+        if self.wait_until(Some(deadline), || self.is_drained()) {
             Ok(())
         } else {
             Err(self.depth())
         }
     }
 
-    /// Schedules a stop behind everything queued and returns the cell that learns how it went.
+    /// Whether every accepted request is complete, or given up with its unit.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        // PAIRS: with the release store in `UnitRunner::give_up`.
+        self.depth() == 0 || self.parts.shared.abandoned.load(Ordering::Acquire)
+    }
+
+    /// Schedules a stop behind everything queued; its completion learns how that went.
     ///
     /// Passes the closing gate; the caller has drained, so there is room.
     ///
     /// # Errors
     /// [`Refusal`] when the ring takes no more requests.
-    pub fn schedule_stop(&self, notifier: Notifier<Status>) -> Result<SeqId, Refusal> {
-        let mut producer = self.producer.lock();
-        let seq = match producer.ring.submit(Box::new(Request::Stop(notifier))) {
-            Ok(seq) => seq,
-            Err(error) => return Err(self.ring_refusal(&error)),
-        };
+    pub fn schedule_stop(&self) -> Result<Accepted<()>, Refusal> {
+        let xu = self.xu();
+        if !self.parts.is_here() {
+            return Err(Refusal::Forked { xu });
+        }
+        let (notifier, completion) = crate::completion::completion();
+        let mut producer = self.parts.producer.lock();
+        let item = producer.spares.fill(Request::Stop(notifier));
+        let submitted = producer.ring.submit(item);
         producer.release_all(self);
         drop(producer);
         self.tell_if_degraded();
-        self.wake(seq);
-        Ok(seq)
+        let Ok(seq) = submitted else {
+            return Err(self.why_no_slot());
+        };
+        self.wake(seq, 1);
+        Ok(Accepted { seq, completion })
     }
 
     /// Whether a submit would find a free slot, or be refused for good.
@@ -316,7 +367,10 @@ impl<S: Stage> Unit<S> {
         if self.has_room() {
             return Poll::Ready(());
         }
-        self.shared.room.register(ticket, cx.waker());
+        let shared = &self.parts.shared;
+        shared.room.register(ticket, cx.waker(), |announce| {
+            shared.under_mark_comp(announce);
+        });
         // Look again: a release between the first look and the registration woke nobody.
         if self.has_room() {
             Poll::Ready(())
@@ -328,32 +382,77 @@ impl<S: Stage> Unit<S> {
     /// Blocks until a submit would find a free slot or be refused for good; `false` at the deadline.
     #[must_use]
     pub fn wait_room(&self, deadline: Option<Instant>) -> bool {
-        self.shared.room.wait_until(deadline, || self.has_room())
+        self.wait_until(deadline, || self.has_room())
     }
 
     /// Forgets an asynchronous waiter of [`Unit::poll_room`].
     pub fn leave_room(&self, ticket: &mut Ticket) {
-        self.shared.room.deregister(ticket);
+        if self.parts.is_here() {
+            self.parts.shared.room.deregister(ticket);
+        }
     }
 
-    fn is_drained(&self) -> bool {
-        // PAIRS: with the release store in `UnitRunner::give_up`.
-        self.depth() == 0 || self.shared.abandoned.load(Ordering::Acquire)
+    fn wait_until(&self, deadline: Option<Instant>, mut ready: impl FnMut() -> bool) -> bool {
+        if !self.parts.is_here() {
+            // The worker that would make it so is in another process.
+            return true;
+        }
+        if ready() {
+            return true;
+        }
+        let shared = &self.parts.shared;
+        let under_lock = |announce: &dyn Fn()| shared.under_mark_comp(announce);
+        shared.room.wait_until(deadline, under_lock, ready)
     }
 
     fn has_room(&self) -> bool {
         // A closing queue that is full says so first, so there is no hope in it yet.
-        self.health() == Health::Degraded || self.depth() < self.limit
+        self.health() == Health::Degraded
+            || self.depth() < self.parts.limit
+            || !self.parts.is_here()
     }
 
-    fn wake(&self, seq: SeqId) {
-        // The request is accepted whatever happens here; a count that cannot be added breaks the pairing.
-        if let Err(error) = self.shared.work.add() {
-            self.degrade(
-                Status::FAILURE,
-                Some(seq),
-                format!("cannot wake the worker: {error}"),
-            );
+    fn check_process(&self, item: S::Item) -> Result<S::Item, Refused<S::Item>> {
+        if self.parts.is_here() {
+            return Ok(item);
+        }
+        Err(Refused {
+            reason: Refusal::Forked { xu: self.xu() },
+            item: Some(item),
+        })
+    }
+
+    /// What comes after the submit lock.
+    fn conclude(
+        &self,
+        submitted: Result<SeqId, Refused<S::Item>>,
+    ) -> Result<SeqId, Refused<S::Item>> {
+        match submitted {
+            Ok(seq) => self.wake(seq, 1),
+            Err(_) => self.tell_if_degraded(),
+        }
+        submitted
+    }
+
+    /// Tells the worker of `requests` that end with `last`.
+    #[inline]
+    fn wake(&self, last: SeqId, requests: u64) {
+        let shared = &self.parts.shared;
+        let rings = if shared.policy.pairs_wakes() {
+            requests
+        } else {
+            u64::from(shared.need_wake.must_ring())
+        };
+        for _ in 0..rings {
+            self.ring_bell(last);
+        }
+    }
+
+    /// The request is accepted whatever happens here; a worker that cannot be woken is as good as dead.
+    fn ring_bell(&self, seq: SeqId) {
+        if let Err(error) = self.parts.shared.work.add() {
+            let text = format!("cannot wake the worker: {error}");
+            self.degrade(Status::FAILURE, Some(seq), text);
             self.tell_if_degraded();
         }
     }
@@ -361,28 +460,51 @@ impl<S: Stage> Unit<S> {
     /// Wakes whoever waits for room in vain. Called without the submit lock: wakers are foreign code.
     fn tell_if_degraded(&self) {
         if self.health() == Health::Degraded {
-            self.shared.room.released();
+            self.parts.shared.room.released();
         }
     }
 
     fn degrade(&self, status: Status, seq: Option<SeqId>, text: String) {
-        self.shared.health.degrade(Cause { status, seq, text });
+        self.parts
+            .shared
+            .health
+            .degrade(Cause { status, seq, text });
     }
 
-    fn ring_refusal<T>(&self, error: &SubmitError<T>) -> Refusal {
-        match error {
-            SubmitError::Full { .. } => Refusal::QueueFull {
-                xu: self.xu,
-                limit: self.limit,
-            },
-            _ => Refusal::Exhausted { xu: self.xu },
+    /// Why the ring did not take a request.
+    fn why_no_slot(&self) -> Refusal {
+        let xu = self.xu();
+        if self.last_submitted().cursor() >= Cursor::LAST {
+            Refusal::Exhausted { xu }
+        } else {
+            Refusal::QueueFull {
+                xu,
+                limit: self.limit(),
+            }
         }
     }
 }
 
 impl<S: Stage> Producer<S> {
     /// The funnel. The caller holds the submit lock, which is what makes it the single producer.
-    fn submit(&mut self, mut item: S::Item, unit: &Unit<S>) -> Result<SeqId, Refused<S::Item>> {
+    fn submit(
+        &mut self,
+        item: S::Item,
+        request: impl FnOnce(S::Item) -> Request<S::Item, S::Outcome>,
+        unit: &Unit<S>,
+    ) -> Result<SeqId, Refused<S::Item>> {
+        let seq = self.hold(item, request, unit)?;
+        self.release_all(unit);
+        Ok(seq)
+    }
+
+    /// The funnel up to the trigger: the device knows the request, the worker does not.
+    fn hold(
+        &mut self,
+        mut item: S::Item,
+        request: impl FnOnce(S::Item) -> Request<S::Item, S::Outcome>,
+        unit: &Unit<S>,
+    ) -> Result<SeqId, Refused<S::Item>> {
         if let Some(reason) = self.gate(unit) {
             return Err(Refused {
                 reason,
@@ -391,7 +513,7 @@ impl<S: Stage> Producer<S> {
         }
         if let Err(error) = self.stage.prepare(&mut item) {
             let reason = Refusal::Prepare {
-                xu: unit.xu,
+                xu: unit.xu(),
                 status: error.status,
                 text: error.text,
             };
@@ -405,27 +527,22 @@ impl<S: Stage> Producer<S> {
             self.quarantine.push(item);
             unit.degrade(error.status, None, error.text.clone());
             let reason = Refusal::Commit {
-                xu: unit.xu,
+                xu: unit.xu(),
                 status: error.status,
                 text: error.text,
             };
             return Err(Refused { reason, item: None });
         }
-        match self.ring.submit(Box::new(Request::Execute(item))) {
-            Ok(seq) => {
-                self.release_all(unit);
-                Ok(seq)
+        let item = self.spares.fill(request(item));
+        self.ring.submit(item).map_err(|error| {
+            // The gates make this unreachable; were it reached, the device knows a request without a slot.
+            let reason = unit.why_no_slot();
+            if let Some(Request::Execute(item, _)) = error.into_item().take() {
+                self.quarantine.push(item);
             }
-            Err(error) => {
-                // The gates make this unreachable; were it reached, the device knows a request without a slot.
-                let reason = unit.ring_refusal(&error);
-                if let Request::Execute(item) = *error.into_item() {
-                    self.quarantine.push(item);
-                }
-                unit.degrade(Status::FAILURE, None, reason.to_string());
-                Err(Refused { reason, item: None })
-            }
-        }
+            unit.degrade(Status::FAILURE, None, reason.to_string());
+            Refused { reason, item: None }
+        })
     }
 
     /// A stage that panics half-way has failed half-way.
@@ -438,24 +555,24 @@ impl<S: Stage> Producer<S> {
     }
 
     fn gate(&mut self, unit: &Unit<S>) -> Option<Refusal> {
-        let xu = unit.xu;
+        let xu = unit.xu();
         let health = unit.health();
+        if health == Health::Healthy
+            && self.ring.has_room()
+            && self.ring.last_submitted().cursor() < Cursor::LAST
+        {
+            return None;
+        }
         if let Some(cause) = unit.cause().filter(|_| health == Health::Degraded) {
             return Some(Refusal::Degraded { xu, cause });
         }
-        if self.ring.depth() >= unit.limit {
-            return Some(Refusal::QueueFull {
-                xu,
-                limit: unit.limit,
-            });
+        if self.ring.depth() >= unit.limit() {
+            return Some(unit.why_no_slot());
         }
         if health == Health::Closing {
             return Some(Refusal::Closing { xu });
         }
-        if self.ring.last_submitted().cursor() >= Cursor::LAST {
-            return Some(Refusal::Exhausted { xu });
-        }
-        None
+        Some(Refusal::Exhausted { xu })
     }
 
     fn release_all(&mut self, unit: &Unit<S>) {
@@ -468,10 +585,10 @@ impl<S: Stage> Producer<S> {
 impl<S: Stage> fmt::Debug for Unit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unit")
-            .field("xu", &self.xu)
+            .field("xu", &self.xu())
             .field("health", &self.health())
             .field("depth", &self.depth())
-            .field("limit", &self.limit)
+            .field("limit", &self.limit())
             .finish_non_exhaustive()
     }
 }

@@ -17,3 +17,10 @@ pub(crate) fn wake(waker: Waker) {
 pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     core::mem::forget(payload);
 }
+
+/// Drops what is the caller's. A panic in its destructor ends here.
+pub(crate) fn drop_foreign<T>(value: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        discard(payload);
+    }
+}

@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use xu_abi::{Status, XuId, XuType};
 use xu_worker::{
-    Cause, Completion, Engine, Health, Lost, Notifier, PollPolicy, Progress, Refusal, Runner,
-    Stage, StageError, Step, Unit, UnitRunner, WorkerThread, completion,
+    Cause, Completion, Engine, Health, Lost, PollPolicy, Progress, Refusal, Runner, Stage,
+    StageError, Step, Unit, UnitOptions, UnitRunner, WorkerThread,
 };
 
 /// What a test decides and observes.
@@ -38,7 +38,8 @@ type Shared = Arc<Mutex<Controls>>;
 #[derive(Debug)]
 struct Request {
     id: u32,
-    notifier: Notifier<u32>,
+    /// Counts the requests that are not dropped.
+    _alive: Arc<()>,
 }
 
 struct Steered(Shared);
@@ -56,6 +57,7 @@ impl Steered {
 
 impl Stage for Steered {
     type Item = Request;
+    type Outcome = u32;
 
     fn prepare(&mut self, _: &mut Request) -> Result<(), StageError> {
         self.with(|controls| {
@@ -98,9 +100,9 @@ impl Engine for Steered {
         Ok(())
     }
 
-    fn finish(&mut self, request: Request, status: Status) -> (Notifier<u32>, u32) {
+    fn finish(&mut self, request: Request, status: Status) -> u32 {
         self.with(|controls| controls.finished.push((request.id, status)));
-        (request.notifier, request.id)
+        request.id
     }
 }
 
@@ -108,34 +110,59 @@ struct Bench {
     unit: Unit<Steered>,
     runner: UnitRunner<Steered>,
     controls: Shared,
+    alive: Arc<()>,
 }
 
 impl Bench {
     fn new(limit: u64) -> Self {
+        Self::with_policy(limit, PollPolicy::default())
+    }
+
+    fn with_policy(limit: u64, policy: PollPolicy) -> Self {
         let controls = Shared::default();
         let xu = XuId::new(XuType::Compute, 0, 0).unwrap();
         let engines = (
             Steered(Arc::clone(&controls)),
             Steered(Arc::clone(&controls)),
         );
-        let (unit, runner) = Unit::new(xu, limit, engines.0, engines.1).unwrap();
+        let options = UnitOptions { limit, policy };
+        let (unit, runner) = Unit::new(xu, &options, engines.0, engines.1).unwrap();
         Self {
             unit,
             runner,
             controls,
+            alive: Arc::new(()),
         }
     }
 
     fn submit(&self, id: u32) -> Result<Completion<u32>, Refusal> {
-        let (notifier, completion) = completion();
-        match self.unit.submit(Request { id, notifier }) {
-            Ok(_) => Ok(completion),
+        match self.unit.submit(self.request(id)) {
+            Ok(accepted) => Ok(accepted.completion),
             Err(refused) => Err(refused.reason),
         }
     }
 
+    fn request(&self, id: u32) -> Request {
+        Request {
+            id,
+            _alive: Arc::clone(&self.alive),
+        }
+    }
+
+    /// Requests that are not dropped.
+    fn alive(&self) -> usize {
+        Arc::strong_count(&self.alive) - 1
+    }
+
     fn answer(&self, progress: Progress) {
         self.controls.lock().unwrap().answers.push(progress);
+    }
+}
+
+fn request(id: u32) -> Request {
+    Request {
+        id,
+        _alive: Arc::default(),
     }
 }
 
@@ -173,8 +200,7 @@ fn a_full_unit_refuses_and_gives_back_until_a_completion_makes_room() {
     let mut bench = Bench::new(2);
     let (_one, _two) = (bench.submit(1).unwrap(), bench.submit(2).unwrap());
     let staged = bench.controls.lock().unwrap().log.len();
-    let (notifier, _completion) = completion();
-    let refused = bench.unit.submit(Request { id: 3, notifier }).unwrap_err();
+    let refused = bench.unit.submit(bench.request(3)).unwrap_err();
     assert!(matches!(
         refused.reason,
         Refusal::QueueFull { limit: 2, .. }
@@ -261,8 +287,7 @@ fn d8_preparing_fails_clean_and_committing_fails_for_good() {
         })
     };
     bench.controls.lock().unwrap().prepare = error("no memory");
-    let (notifier, first) = completion::<u32>();
-    let refused = bench.unit.submit(Request { id: 1, notifier }).unwrap_err();
+    let refused = bench.unit.submit(bench.request(1)).unwrap_err();
     assert_eq!(refused.reason.status(), Status::RESOURCE);
     assert_eq!(bench.controls.lock().unwrap().log, ["prepare"]);
     assert_eq!(
@@ -270,20 +295,20 @@ fn d8_preparing_fails_clean_and_committing_fails_for_good() {
         (Health::Healthy, 0)
     );
     drop(refused.item);
-    assert_eq!(first.wait(), Err(Lost::Abandoned));
+    assert_eq!(bench.alive(), 0);
 
     bench.controls.lock().unwrap().commit = error("half-way");
-    let (notifier, kept) = completion::<u32>();
-    let refused = bench.unit.submit(Request { id: 2, notifier }).unwrap_err();
+    let refused = bench.unit.submit(bench.request(2)).unwrap_err();
     assert!(matches!(refused.reason, Refusal::Commit { .. }));
     assert!(refused.item.is_none(), "the device may hold it");
     assert_eq!(
         (bench.unit.health(), bench.unit.depth()),
         (Health::Degraded, 0)
     );
-    assert!(!kept.is_done(), "kept, not freed");
-    drop(bench.unit);
-    assert_eq!(kept.wait(), Err(Lost::Abandoned));
+    assert_eq!(bench.alive(), 1, "kept, not freed");
+    let alive = Arc::clone(&bench.alive);
+    drop(bench);
+    assert_eq!(Arc::strong_count(&alive), 1);
 }
 
 #[test]
@@ -328,10 +353,10 @@ fn a_stop_passes_the_closing_gate_and_quiesces() {
     let mut bench = Bench::new(1);
     bench.unit.close();
     bench.unit.drain();
-    let (notifier, stopped) = completion();
-    bench.unit.schedule_stop(notifier).unwrap();
+    let stopped = bench.unit.schedule_stop().unwrap().completion;
     assert_eq!(bench.runner.step(), Step::Completed);
-    assert_eq!(stopped.wait(), Ok(Status::SUCCESS));
+    assert_eq!(stopped.status(), Some(Status::SUCCESS));
+    assert_eq!(stopped.wait(), Ok(()));
     assert_eq!(bench.controls.lock().unwrap().log, ["quiesce"]);
 }
 
@@ -438,11 +463,12 @@ fn f2_when_the_waker_runs_the_status_is_written_and_the_completion_visible() {
         unit,
         mut runner,
         controls,
+        ..
     } = Bench::new(4);
     let unit = Arc::new(unit);
     for progress in [Progress::Done(Status::EXEC_OOB), fatal(Status::TIMEOUT)] {
-        let (notifier, pending) = completion();
-        let seq = unit.submit(Request { id: 1, notifier }).unwrap();
+        let accepted = unit.submit(request(1)).unwrap();
+        let (seq, pending) = (accepted.seq, accepted.completion);
         let pending = Arc::new(Mutex::new(pending));
         let seen = Arc::new(Mutex::new(None));
         let probe = {
@@ -477,17 +503,17 @@ fn f2_whoever_polls_the_queue_finds_the_status_written() {
         unit,
         runner,
         controls,
-    } = Bench::new(4);
-    let worker =
-        WorkerThread::spawn("test-worker", vec![Box::new(runner)], PollPolicy::Busy).unwrap();
+        ..
+    } = Bench::with_policy(4, PollPolicy::Busy);
+    let worker = WorkerThread::spawn("test-worker", vec![Box::new(runner)]).unwrap();
     for id in 0..5_000 {
         controls
             .lock()
             .unwrap()
             .answers
             .push(Progress::Done(Status::SUCCESS));
-        let (notifier, pending) = completion();
-        let seq = unit.submit(Request { id, notifier }).unwrap();
+        let accepted = unit.submit(request(id)).unwrap();
+        let (seq, pending) = (accepted.seq, accepted.completion);
         while !unit.is_completed(seq).unwrap() {
             std::thread::yield_now();
         }
@@ -502,10 +528,10 @@ fn f2_whoever_polls_the_queue_finds_the_status_written() {
 fn a_stage_that_panics_half_way_has_failed_half_way() {
     let bench = Bench::new(4);
     bench.controls.lock().unwrap().commit_panics = true;
-    let (notifier, kept) = completion::<u32>();
-    let refused = bench.unit.submit(Request { id: 1, notifier }).unwrap_err();
+    let refused = bench.unit.submit(bench.request(1)).unwrap_err();
     assert!(matches!(refused.reason, Refusal::Commit { .. }));
-    assert!(refused.item.is_none() && !kept.is_done(), "kept, not freed");
+    assert!(refused.item.is_none());
+    assert_eq!(bench.alive(), 1, "kept, not freed");
     assert_eq!(bench.unit.health(), Health::Degraded);
 }
 
@@ -520,7 +546,8 @@ fn every_policy_completes_what_many_threads_submit() {
             unit,
             runner,
             controls,
-        } = Bench::new(4);
+            ..
+        } = Bench::with_policy(4, policy);
         // Every request runs for a few looks.
         controls.lock().unwrap().answers = (0..400)
             .flat_map(|_| {
@@ -531,22 +558,21 @@ fn every_policy_completes_what_many_threads_submit() {
                 ]
             })
             .collect();
-        let worker = WorkerThread::spawn("test-worker", vec![Box::new(runner)], policy).unwrap();
+        let worker = WorkerThread::spawn("test-worker", vec![Box::new(runner)]).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let unit = &unit;
                 scope.spawn(move || {
                     for round in 0..100 {
                         let id = thread * 1_000 + round;
-                        let mut request = Some(completion())
-                            .map(|(notifier, done)| (Request { id, notifier }, done));
-                        while let Some((item, done)) = request.take() {
+                        let mut next = Some(request(id));
+                        while let Some(item) = next.take() {
                             match unit.submit(item) {
-                                Ok(_) => assert_eq!(done.wait(), Ok(id)),
+                                Ok(accepted) => assert_eq!(accepted.completion.wait(), Ok(id)),
                                 Err(refused) => {
                                     assert_eq!(refused.reason.status(), Status::QUEUE_FULL);
                                     assert!(unit.wait_room(None));
-                                    request = refused.item.map(|item| (item, done));
+                                    next = refused.item;
                                 }
                             }
                         }
@@ -568,8 +594,8 @@ fn a_worker_serves_at_most_eight_units_and_stops_without_work() {
             .map(|_| Box::new(Bench::new(1).runner) as Box<dyn Runner>)
             .collect()
     };
-    assert!(WorkerThread::spawn("nine", runners(9), PollPolicy::default()).is_err());
-    let worker = WorkerThread::spawn("eight", runners(8), PollPolicy::default()).unwrap();
+    assert!(WorkerThread::spawn("nine", runners(9)).is_err());
+    let worker = WorkerThread::spawn("eight", runners(8)).unwrap();
     assert_eq!(worker.stop().len(), 8);
 }
 
@@ -579,6 +605,7 @@ fn w4_worker_threads_have_every_signal_blocked() {
         unit,
         runner,
         controls,
+        ..
     } = Bench::new(1);
     let (sender, receiver) = std::sync::mpsc::channel();
     controls.lock().unwrap().probe = Some(Box::new(move || {
@@ -587,11 +614,9 @@ fn w4_worker_threads_have_every_signal_blocked() {
             .unwrap();
     }));
     controls.lock().unwrap().answers = vec![Progress::Done(Status::SUCCESS)];
-    let worker =
-        WorkerThread::spawn("sig-blocked", vec![Box::new(runner)], PollPolicy::default()).unwrap();
-    let (notifier, done) = completion();
-    unit.submit(Request { id: 1, notifier }).unwrap();
-    done.wait().unwrap();
+    let worker = WorkerThread::spawn("sig-blocked", vec![Box::new(runner)]).unwrap();
+    let accepted = unit.submit(request(1)).unwrap();
+    accepted.completion.wait().unwrap();
     worker.stop();
     let status = receiver.recv().unwrap();
     let field = |name: &str| {

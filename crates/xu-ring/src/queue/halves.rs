@@ -139,13 +139,20 @@ impl<T> SubmitHalf<T> {
         Some(batch.0.next_submit.cursor - first)
     }
 
+    /// Whether the next slot is free and has a number.
+    #[inline]
+    pub(super) fn has_room(&mut self) -> bool {
+        self.next_submit.cursor < self.room_until || self.look_for_room()
+    }
+
     /// The next slot, if it is free and has a number.
     #[inline]
     fn free_slot(&mut self) -> Option<Free<'_, T>> {
-        if self.next_submit.cursor >= self.room_until && !self.look_for_room() {
-            return None;
+        if self.has_room() {
+            Some(Free(self))
+        } else {
+            None
         }
-        Some(Free(self))
     }
 
     /// Reads the completed cursor again, and says whether there is room for one request now.

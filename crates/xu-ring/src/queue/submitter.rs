@@ -179,6 +179,15 @@ impl<T> Submitter<T> {
         Ok(self.half.is_completed(cursor.get()))
     }
 
+    /// Whether the next [`Submitter::submit`] finds a free slot. Only this end can take it away again.
+    ///
+    /// Unlike [`Submitter::depth`] it looks at the worker's cursor only when what it saw last is used up.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&mut self) -> bool {
+        self.half.has_room()
+    }
+
     /// The sequence of the latest request; number 0 on a fresh ring.
     #[must_use]
     pub fn last_submitted(&self) -> SeqId {

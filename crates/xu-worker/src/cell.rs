@@ -1,0 +1,280 @@
+//! The memory that a request's two ends share: its status, its outcome, and who waits for them.
+//!
+//! ```text
+//!   state:  0 ──── register ───▶ WAITING ─── settle ───▶ WAITING | DONE     settle then wakes
+//!           0 ──── settle ─────────────────────────────▶ DONE               here there is nobody to wake
+//!           0 ──── drop ───────▶ GONE ────── settle ───▶ GONE | DONE        here nobody to take it: settle drops it
+//! ```
+//!
+//! Used by [`completion`](mod@crate::completion) alone: the worker's end settles the cell once, the caller's end registers,
+//! sleeps and takes. One word decides whether they meet, so a worker whose request nobody waits for makes one atomic
+//! operation and takes no lock. This is the only `unsafe` code of a request's way back.
+//!
+//! # The ownership rule
+//!
+//! `outcome` belongs to the [`Settler`] until it has set `DONE`, and to the [`Taker`] afterwards, unless that had set
+//! `GONE` before: then the settler keeps it. A cell has one of each, made together, and neither can be cloned. [`Spare`]
+//! touches it when both are gone.
+#![allow(
+    unsafe_code,
+    reason = "the outcome changes hands with one atomic operation"
+)]
+
+use crate::completion::Lost;
+use crate::mutant::{Mutant, unless};
+use crate::sync::{Arc, AtomicI32, AtomicU32, Condvar, Mutex, Ordering, UnsafeCell};
+use crate::wake::{drop_foreign, wake};
+use core::task::Waker;
+use std::time::Instant;
+use xu_abi::Status;
+
+/// The outcome is there.
+const DONE: u32 = 1;
+/// Somebody sleeps or has left a waker.
+const WAITING: u32 = 2;
+/// The taker went before the outcome came.
+const GONE: u32 = 4;
+
+/// Stands in the status until the worker writes; no status has this value.
+const NO_STATUS: i32 = i32::MIN;
+
+/// What registering found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The waker will be woken.
+    Pending,
+    /// The outcome is there, and the waker is not.
+    Done,
+}
+
+/// The shared memory.
+struct Cell<T> {
+    state: AtomicU32,
+    /// Written before the completion is visible.
+    status: AtomicI32,
+    outcome: UnsafeCell<Option<Result<T, Lost>>>,
+    /// At most one waker: the newest.
+    waker: Mutex<Option<Waker>>,
+    done: Condvar,
+}
+
+// SAFETY: by the ownership rule the outcome is touched by one thread at a time, and may pass to another: that needs
+//   `T: Send`. All else is atomic or behind a lock.
+unsafe impl<T: Send> Sync for Cell<T> {}
+
+/// The end that says once how the request went.
+pub(crate) struct Settler<T>(Arc<Cell<T>>);
+
+/// The end that waits for it and takes it.
+pub(crate) struct Taker<T>(Arc<Cell<T>>);
+
+/// A cell that may be used again once both ends are gone.
+pub(crate) struct Spare<T>(Arc<Cell<T>>);
+
+/// Both ends of a new cell, and its spare.
+pub(crate) type Ends<T> = (Settler<T>, Taker<T>, Spare<T>);
+
+/// Makes a cell.
+pub(crate) fn cell<T: Send>() -> Ends<T> {
+    Spare(Arc::new(Cell::new())).split()
+}
+
+impl<T> Spare<T> {
+    /// Both ends of the cell as if it were new, if the ends before them are gone.
+    pub(crate) fn renew(mut self) -> Result<Ends<T>, Self> {
+        match Arc::get_mut(&mut self.0) {
+            Some(cell) => {
+                cell.reset();
+                Ok(self.split())
+            }
+            None => Err(self),
+        }
+    }
+
+    /// The caller has made sure that no end exists.
+    fn split(self) -> Ends<T> {
+        (
+            Settler(Arc::clone(&self.0)),
+            Taker(Arc::clone(&self.0)),
+            self,
+        )
+    }
+}
+
+impl<T> Settler<T> {
+    pub(crate) fn write_status(&self, status: Status) {
+        // PAIRS: with the acquire load in `Taker::status`.
+        self.0.status.store(status.raw(), Ordering::Release);
+    }
+
+    /// Gives the outcome to the other end, and wakes it if it waits.
+    pub(crate) fn settle(self, outcome: Result<T, Lost>) {
+        let cell = &*self.0;
+        cell.outcome.with_mut(|outcome_of_cell| {
+            // SAFETY: this is the settler and `DONE` is not set, so by the ownership rule the outcome is ours.
+            unsafe { *outcome_of_cell = Some(outcome) };
+        });
+        // PAIRS: with the acquire load in `is_done`, and with the read-modify-write in `announce`: one of the two comes
+        //   first, so either it sees `DONE` or we see `WAITING`.
+        let before = cell
+            .state
+            .fetch_or(DONE, unless(Mutant::DoneStore, Ordering::AcqRel));
+        if before & GONE != 0 {
+            // SAFETY: `GONE` came before `DONE`, so by the ownership rule the outcome is still ours.
+            drop_foreign(
+                cell.outcome
+                    .with_mut(|outcome| unsafe { (*outcome).take() }),
+            );
+        }
+        if before & WAITING != 0 {
+            cell.wake();
+        }
+    }
+}
+
+impl<T> Taker<T> {
+    pub(crate) fn status(&self) -> Option<Status> {
+        // PAIRS: with the release store in `Settler::write_status`.
+        match self.0.status.load(Ordering::Acquire) {
+            NO_STATUS => None,
+            raw => Some(Status::from_raw(raw)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.is_done()
+    }
+
+    /// The outcome, if it is there; this end itself if not.
+    #[inline]
+    pub(crate) fn take(self) -> Result<Result<T, Lost>, Self> {
+        if !self.0.is_done() {
+            return Err(self);
+        }
+        let outcome = self.0.outcome.with_mut(|outcome| {
+            // SAFETY: this is the taker and `DONE` was acquired, so by the ownership rule the outcome is ours.
+            unsafe { (*outcome).take() }
+        });
+        Ok(outcome.unwrap_or(Err(Lost::Taken)))
+    }
+
+    /// Sleeps until the outcome is there or `deadline` has passed.
+    pub(crate) fn sleep_until(&self, deadline: Option<Instant>) {
+        self.0.sleep_until(deadline);
+    }
+
+    /// Leaves `newest` to be woken, in place of an older waker.
+    pub(crate) fn register(&self, newest: &Waker) -> Look {
+        self.0.register(newest)
+    }
+}
+
+/// An outcome that nobody took does not wait for the cell's next use.
+impl<T> Drop for Taker<T> {
+    fn drop(&mut self) {
+        let cell = &*self.0;
+        // PAIRS: with the read-modify-write in `Settler::settle`.
+        if cell.is_done() || cell.state.fetch_or(GONE, Ordering::AcqRel) & DONE != 0 {
+            // SAFETY: `DONE` was acquired and came before `GONE`, so by the ownership rule the outcome is ours.
+            drop_foreign(
+                cell.outcome
+                    .with_mut(|outcome| unsafe { (*outcome).take() }),
+            );
+        } else {
+            let waker = cell.waker.lock().take();
+            drop_foreign(waker);
+        }
+    }
+}
+
+impl<T> Cell<T> {
+    fn new() -> Self {
+        Self {
+            state: AtomicU32::new(0),
+            status: AtomicI32::new(NO_STATUS),
+            outcome: UnsafeCell::new(None),
+            waker: Mutex::new(None),
+            done: Condvar::default(),
+        }
+    }
+
+    /// Makes a cell that both ends have let go of as good as new.
+    fn reset(&mut self) {
+        // A waker whose task went away before the outcome came.
+        drop_foreign(self.waker.get_mut().take());
+        // Relaxed: whoever gets an end of this cell learns of it later, with all that was done before.
+        self.state.store(0, Ordering::Relaxed);
+        self.status.store(NO_STATUS, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_done(&self) -> bool {
+        // PAIRS: with the release in `Settler::settle`; orders the outcome before its use.
+        self.state.load(unless(Mutant::DoneLoad, Ordering::Acquire)) & DONE != 0
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // Whoever set `WAITING` holds this lock until it sleeps.
+        let waker = self.waker.lock().take();
+        self.done.notify_all();
+        // Foreign code runs without our lock.
+        if let Some(waker) = waker {
+            wake(waker);
+        }
+    }
+
+    /// Sleeps until the outcome is there or `deadline` has passed.
+    fn sleep_until(&self, deadline: Option<Instant>) {
+        let mut guard = self.waker.lock();
+        if self.announce() == Look::Done {
+            return;
+        }
+        while !self.is_done() {
+            guard = match deadline {
+                None => self.done.wait(guard),
+                Some(deadline) => {
+                    let (guard, timed_out) = self.done.wait_until(guard, deadline);
+                    if timed_out {
+                        return;
+                    }
+                    guard
+                }
+            };
+        }
+    }
+
+    /// Leaves `newest` to be woken, in place of an older waker.
+    fn register(&self, newest: &Waker) -> Look {
+        let known = self
+            .waker
+            .lock()
+            .as_ref()
+            .is_some_and(|stored| stored.will_wake(newest));
+        // Cloning and dropping wakers is foreign code: neither happens under the lock.
+        let newest = (!known).then(|| newest.clone());
+        let mut guard = self.waker.lock();
+        let replaced = newest.and_then(|newest| guard.replace(newest));
+        let look = self.announce();
+        let unused = if look == Look::Done {
+            guard.take()
+        } else {
+            None
+        };
+        drop(guard);
+        drop((replaced, unused));
+        look
+    }
+
+    /// Says that somebody waits, and looks once more. The caller holds the lock.
+    fn announce(&self) -> Look {
+        // PAIRS: with the read-modify-write in `Settler::settle`.
+        let before = self.state.fetch_or(WAITING, Ordering::AcqRel);
+        if before & DONE != 0 && !Mutant::NoSecondLook.is_seeded() {
+            Look::Done
+        } else {
+            Look::Pending
+        }
+    }
+}

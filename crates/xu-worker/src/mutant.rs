@@ -1,0 +1,84 @@
+//! Faults that the models seed on purpose, to prove that they would notice them.
+//!
+//! An ordinary build has no faults: [`Mutant::is_seeded`] is the constant `false` there and leaves no code behind.
+//! A build with `--cfg loom` reads one name from `XU_WORKER_MUTANT` when it is first asked.
+
+use crate::sync::Ordering;
+
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// One ordering weakened, or one rule broken.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(
+            not(loom),
+            expect(dead_code, unreachable_pub, reason = "only the models list the mutants")
+        )]
+        pub enum Mutant {
+            $($(#[$doc])* $variant,)*
+        }
+
+        #[cfg(loom)]
+        impl Mutant {
+            /// Every mutant.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The value of `XU_WORKER_MUTANT` that seeds this one.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// The outcome of a request is announced with `Relaxed`.
+    DoneStore = "done-store",
+    /// The announcement of an outcome is loaded with `Relaxed`.
+    DoneLoad = "done-load",
+    /// Whoever waits for an outcome does not look again after it has said so.
+    NoSecondLook = "no-second-look",
+    /// A worker sleeps without looking again after it has said so.
+    SleepWithoutLook = "sleep-without-look",
+    /// No barrier stands between a worker's announcement and its second look.
+    NoBarrierBeforeLook = "no-barrier-before-look",
+    /// No barrier stands between a submission and the question whether its worker sleeps.
+    NoBarrierBeforeQuestion = "no-barrier-before-question",
+    /// Whoever waits for room says so without the lock under which requests complete.
+    ArmWithoutLock = "arm-without-lock",
+}
+
+impl Mutant {
+    /// Whether this build runs with the fault.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) const fn is_seeded(self) -> bool {
+        false
+    }
+
+    /// Whether this run of the models has the fault.
+    #[cfg(loom)]
+    pub(crate) fn is_seeded(self) -> bool {
+        static CHOSEN: std::sync::OnceLock<Option<Mutant>> = std::sync::OnceLock::new();
+        let chosen = CHOSEN.get_or_init(|| {
+            let name = std::env::var("XU_WORKER_MUTANT").ok()?;
+            Self::ALL
+                .iter()
+                .copied()
+                .find(|mutant| mutant.name() == name)
+        });
+        *chosen == Some(self)
+    }
+}
+
+/// The ordering that an access has, or `Relaxed` where the mutant weakens it.
+#[inline(always)]
+pub(crate) fn unless(mutant: Mutant, ordering: Ordering) -> Ordering {
+    if mutant.is_seeded() {
+        Ordering::Relaxed
+    } else {
+        ordering
+    }
+}
