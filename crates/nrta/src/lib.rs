@@ -87,4 +87,4 @@ pub use xu_device::stage::SkipConfig;
 pub use xu_device::{Device, DeviceError};
 pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
 pub use xu_ring::queue::NeverIssued;
-pub use xu_worker::{Cause, Health, PollPolicy, Refusal, UnitError};
+pub use xu_worker::{Cause, CloseError, Health, InFlight, PollPolicy, Refusal, Report, UnitError};

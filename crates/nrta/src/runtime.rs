@@ -20,13 +20,16 @@ use core::time::Duration;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 use xu_abi::{TpbIndex, XuId, XuType};
 use xu_device::simulated::{Machine, MachineConfig};
 use xu_device::stage::{SkipConfig, Stager};
 use xu_device::transfer::TransferQueue;
 use xu_device::{Device, map};
 use xu_worker::worker::with_signals_blocked;
-use xu_worker::{PollPolicy, Runner, Unit, UnitOptions, WorkerThread};
+use xu_worker::{
+    CloseError, CloseOptions, Closing, PollPolicy, Runner, Unit, UnitOptions, WorkerThread, Workers,
+};
 
 /// Most requests that a tensor-op queue takes (spec `xu.md` section 1).
 const TENSOR_OP_LIMIT: u64 = 65_536;
@@ -169,7 +172,7 @@ impl Builder {
             workers.push(worker);
         }
         let inner = Inner {
-            workers: Mutex::new(workers),
+            workers: Workers::new(workers),
             cores,
             closed: AtomicBool::new(false),
             retired: Mutex::new(Vec::new()),
@@ -309,22 +312,41 @@ impl Runtime {
     /// Closes: refuses new requests, waits for the accepted ones, stops the workers.
     ///
     /// Blocks the calling thread until every accepted request is complete, so not for an executor's thread; with no
-    /// [`Builder::exec_timeout`] and a core that hangs, for ever.
+    /// [`Builder::exec_timeout`] and a core that hangs, for ever. While it waits it logs what it waits for every two
+    /// minutes.
     pub fn close(self) {
         drop(self);
+    }
+
+    /// As [`Runtime::close`], but waits no longer than `timeout`; one that is too long for the clock means for ever.
+    ///
+    /// # Errors
+    /// [`CloseError::Overdue`] says what is in flight. The runtime is leaked then, on purpose: the device may still write to
+    /// its memory. Accepted requests go on and can be waited for; new ones are refused.
+    /// [`CloseError::OnWorkerThread`] when a waker calls this on a thread of the runtime: another thread closes it then.
+    pub fn close_within(self, timeout: Duration) -> Result<(), CloseError> {
+        let options = CloseOptions {
+            deadline: Instant::now().checked_add(timeout),
+            ..CloseOptions::default()
+        };
+        let closed = close(&self.inner, &options);
+        if let Err(CloseError::Overdue(_)) = closed {
+            // Never dropped: not the runtime, and not what it holds.
+            core::mem::forget(self);
+        }
+        closed
     }
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        if self.inner.is_worker_thread() {
+        let options = CloseOptions::default();
+        if close(&self.inner, &options) == Err(CloseError::OnWorkerThread) {
             // A waker of the caller's dropped the runtime on the very thread that closing waits for.
             let inner = Arc::clone(&self.inner);
             let closer = thread::Builder::new().name("nrta-close".into());
             // Without a thread the runtime stays open until its last handle goes.
-            let _ = closer.spawn(move || close(&inner));
-        } else {
-            close(&self.inner);
+            let _ = closer.spawn(move || close(&inner, &options));
         }
     }
 }
@@ -340,7 +362,7 @@ impl fmt::Debug for Runtime {
 /// What all handles share. The fields drop in this order: workers, units, then what they have left behind,
 /// then the device.
 pub(crate) struct Inner {
-    workers: Mutex<Vec<WorkerThread>>,
+    workers: Workers,
     cores: Vec<CoreUnits>,
     closed: AtomicBool,
     /// Worker halves of closed units: they keep what a degraded unit's device may still touch.
@@ -374,34 +396,18 @@ impl Inner {
         }
     }
 
-    fn is_worker_thread(&self) -> bool {
-        // A closed runtime has no workers left.
-        self.workers.lock().iter().any(WorkerThread::is_current)
-    }
-
-    /// Refuses new requests, waits for the accepted ones, stops the workers. Only the first call does anything.
-    fn close(&self) {
+    /// Refuses new requests, waits for the accepted ones, stops the workers.
+    fn close(&self, options: &CloseOptions) -> Result<(), CloseError> {
         // PAIRS: with the acquire load in `check_open`.
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return;
+        self.closed.store(true, Ordering::Release);
+        let units: Vec<&dyn Closing> = self.cores.iter().flat_map(CoreUnits::all).collect();
+        let mut closed = self.workers.close(&units, options)?;
+        for runner in &mut closed.retired {
+            // Completes what slipped through the gates of a unit that was given up.
+            runner.step();
         }
-        for core in &self.cores {
-            core.compute.close();
-            core.transfers.iter().for_each(Unit::close);
-        }
-        for core in &self.cores {
-            stop(&core.compute);
-            core.transfers.iter().for_each(stop);
-        }
-        let workers = core::mem::take(&mut *self.workers.lock());
-        for worker in workers {
-            let mut runners = worker.stop();
-            for runner in &mut runners {
-                // Completes what slipped through the gates of a unit that was given up.
-                runner.step();
-            }
-            self.retired.lock().extend(runners);
-        }
+        self.retired.lock().extend(closed.retired);
+        Ok(())
     }
 
     /// Whether every core has come to rest, so that the memory it was told of may be used again.
@@ -413,28 +419,20 @@ impl Inner {
 }
 
 /// Closes, and keeps everything that a core which does not come to rest may still touch.
-fn close(inner: &Arc<Inner>) {
-    inner.close();
+fn close(inner: &Arc<Inner>, options: &CloseOptions) -> Result<(), CloseError> {
+    inner.close(options)?;
     if inner.outlived_by_device && !inner.is_quiet() {
         // Leaked on purpose: the device goes on, and nobody knows when it will be done with this memory.
         core::mem::forget(Arc::clone(inner));
     }
+    Ok(())
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A runtime that was leaked, or could not be closed where it was dropped.
-        if !self.is_worker_thread() {
-            self.close();
-        }
-    }
-}
-
-/// Waits until a unit is empty, then sends a stop through it and waits for that.
-fn stop<S: xu_worker::Stage>(unit: &Unit<S>) {
-    unit.drain();
-    if unit.schedule_stop().is_ok() {
-        unit.drain();
+        // For a runtime that could not be closed where it was dropped. On a worker's thread it fails: then the thread
+        // drops what it serves when it ends.
+        let _ = self.close(&CloseOptions::default());
     }
 }
 
@@ -456,6 +454,12 @@ pub(crate) struct CoreUnits {
 }
 
 impl CoreUnits {
+    fn all(&self) -> impl Iterator<Item = &dyn Closing> {
+        let compute: &dyn Closing = &self.compute;
+        let transfers = self.transfers.iter().map(|unit| unit as &dyn Closing);
+        core::iter::once(compute).chain(transfers)
+    }
+
     pub(crate) fn compute(&self) -> &Unit<ComputeStage> {
         &self.compute
     }

@@ -21,6 +21,7 @@
 )]
 
 use crate::completion::Lost;
+use crate::fork::Owner;
 use crate::mutant::{Mutant, unless};
 use crate::sync::{Arc, AtomicI32, AtomicU32, Condvar, Mutex, Ordering, UnsafeCell};
 use crate::wake::{drop_foreign, wake};
@@ -66,7 +67,10 @@ unsafe impl<T: Send> Sync for Cell<T> {}
 pub(crate) struct Settler<T>(Arc<Cell<T>>);
 
 /// The end that waits for it and takes it.
-pub(crate) struct Taker<T>(Arc<Cell<T>>);
+pub(crate) struct Taker<T> {
+    cell: Arc<Cell<T>>,
+    owner: Owner,
+}
 
 /// A cell that may be used again once both ends are gone.
 pub(crate) struct Spare<T>(Arc<Cell<T>>);
@@ -93,11 +97,11 @@ impl<T> Spare<T> {
 
     /// The caller has made sure that no end exists.
     fn split(self) -> Ends<T> {
-        (
-            Settler(Arc::clone(&self.0)),
-            Taker(Arc::clone(&self.0)),
-            self,
-        )
+        let taker = Taker {
+            cell: Arc::clone(&self.0),
+            owner: Owner::here(),
+        };
+        (Settler(Arc::clone(&self.0)), taker, self)
     }
 }
 
@@ -135,24 +139,29 @@ impl<T> Settler<T> {
 impl<T> Taker<T> {
     pub(crate) fn status(&self) -> Option<Status> {
         // PAIRS: with the release store in `Settler::write_status`.
-        match self.0.status.load(Ordering::Acquire) {
+        match self.cell.status.load(Ordering::Acquire) {
             NO_STATUS => None,
             raw => Some(Status::from_raw(raw)),
         }
     }
 
+    /// Whether this is the process that made the cell, and not a child of it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.owner.is_here()
+    }
+
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        self.0.is_done()
+        self.cell.is_done()
     }
 
     /// The outcome, if it is there; this end itself if not.
     #[inline]
     pub(crate) fn take(self) -> Result<Result<T, Lost>, Self> {
-        if !self.0.is_done() {
+        if !self.cell.is_done() {
             return Err(self);
         }
-        let outcome = self.0.outcome.with_mut(|outcome| {
+        let outcome = self.cell.outcome.with_mut(|outcome| {
             // SAFETY: this is the taker and `DONE` was acquired, so by the ownership rule the outcome is ours.
             unsafe { (*outcome).take() }
         });
@@ -161,19 +170,23 @@ impl<T> Taker<T> {
 
     /// Sleeps until the outcome is there or `deadline` has passed.
     pub(crate) fn sleep_until(&self, deadline: Option<Instant>) {
-        self.0.sleep_until(deadline);
+        self.cell.sleep_until(deadline);
     }
 
     /// Leaves `newest` to be woken, in place of an older waker.
     pub(crate) fn register(&self, newest: &Waker) -> Look {
-        self.0.register(newest)
+        self.cell.register(newest)
     }
 }
 
 /// An outcome that nobody took does not wait for the cell's next use.
 impl<T> Drop for Taker<T> {
     fn drop(&mut self) {
-        let cell = &*self.0;
+        let cell = &*self.cell;
+        if !self.owner.is_here() {
+            // A thread that does not exist here may hold the lock, or be in the middle of the outcome.
+            return;
+        }
         // PAIRS: with the read-modify-write in `Settler::settle`.
         if cell.is_done() || cell.state.fetch_or(GONE, Ordering::AcqRel) & DONE != 0 {
             // SAFETY: `DONE` was acquired and came before `GONE`, so by the ownership rule the outcome is ours.

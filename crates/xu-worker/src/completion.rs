@@ -23,6 +23,9 @@ pub enum Lost {
     /// It was taken before: a future was polled again after it had resolved.
     #[error("the outcome of the request was taken before")]
     Taken,
+    /// This process was forked from the one that waits for it.
+    #[error("the request belongs to the process that this one was forked from")]
+    Forked,
 }
 
 /// Makes the two ends of one request's way back.
@@ -150,6 +153,9 @@ impl<T> Completion<T> {
             }
         }
         if let Some(taker) = &self.0 {
+            if !taker.is_here() {
+                return Some(Err(Lost::Forked));
+            }
             taker.sleep_until(deadline);
         }
         self.take()
@@ -163,10 +169,13 @@ impl<T> Future for Completion<T> {
         if let Some(outcome) = self.take() {
             return Poll::Ready(outcome);
         }
-        if let Some(taker) = &self.0
-            && taker.register(cx.waker()) == Look::Pending
-        {
-            return Poll::Pending;
+        if let Some(taker) = &self.0 {
+            if !taker.is_here() {
+                return Poll::Ready(Err(Lost::Forked));
+            }
+            if taker.register(cx.waker()) == Look::Pending {
+                return Poll::Pending;
+            }
         }
         self.take().map_or(Poll::Pending, Poll::Ready)
     }

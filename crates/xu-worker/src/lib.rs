@@ -62,6 +62,7 @@
 //! | `need_wake` | whether a submission has to wake the worker | 8.2 |
 //! | [`room`] | wait for a free slot, or for an empty queue | 4, shutdown |
 //! | [`policy`], [`pace`] | how eagerly a worker looks at the device | 8.1 |
+//! | [`shutdown`] | close, drain, stop, join | 4, shutdown |
 //! | [`worker`], `rounds`, `poller` | the thread, its loop, and epoll | 4, worker loop |
 //! | [`fork`] | leave everything alone in a forked child | 4, fork |
 #![deny(unsafe_code)]
@@ -81,6 +82,7 @@ pub mod refusal;
 pub mod room;
 mod rounds;
 pub mod runner;
+pub mod shutdown;
 mod spin;
 mod sync;
 pub mod unit;
@@ -96,5 +98,6 @@ pub use mutant::Mutant;
 pub use policy::PollPolicy;
 pub use refusal::{Refusal, Refused, RefusedBatch};
 pub use runner::{Runner, Step, UnitRunner};
+pub use shutdown::{CloseError, CloseOptions, Closed, Closing, InFlight, Report, Workers};
 pub use unit::{Accepted, Unit, UnitError, UnitOptions};
 pub use worker::{WorkerError, WorkerThread};

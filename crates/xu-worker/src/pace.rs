@@ -30,6 +30,9 @@ pub const HOP: Duration = Duration::from_millis(1);
 /// The longest sleep of all.
 pub const LONGEST: Duration = Duration::from_millis(50);
 
+/// Longer than anything runs: sums and products of such times do not overflow.
+const FOR_EVER: Duration = Duration::from_secs(1 << 40);
+
 /// What to do until the next look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
@@ -60,6 +63,7 @@ impl Pace {
 
     /// The request was seen running, `elapsed` after it was first seen. What to do until the next look.
     pub fn running(&mut self, elapsed: Duration) -> Pause {
+        let elapsed = elapsed.min(FOR_EVER);
         self.learn_oversleep(elapsed);
         self.last_look = elapsed;
         let pause = self.pause(elapsed);
@@ -72,6 +76,7 @@ impl Pace {
 
     /// The request was seen complete, `elapsed` after it was first seen running.
     pub fn complete(&mut self, elapsed: Duration) {
+        let elapsed = elapsed.min(FOR_EVER);
         let took = self.estimate_end(elapsed);
         self.learn_oversleep(elapsed);
         self.asleep_for = None;
@@ -146,5 +151,153 @@ impl Estimate {
         let off = value.abs_diff(self.mean);
         self.mean = (self.mean * 3 + value) / 4;
         self.spread = (self.spread * 3 + off) / 4;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICROSECOND: Duration = Duration::from_micros(1);
+    const TEN_MS: Duration = Duration::from_millis(10);
+
+    /// What one request has cost.
+    #[derive(Clone, Copy, Debug)]
+    struct Cost {
+        /// Between its end and the look that saw it.
+        late: Duration,
+        /// Spent looking at once.
+        looking: Duration,
+        sleeps: u32,
+    }
+
+    /// Runs one request of length `took`, looks taking a microsecond, sleeps ending `oversleep(n)` too late.
+    fn run(pace: &mut Pace, took: Duration, oversleep: impl Fn(u32) -> Duration) -> Cost {
+        let mut now = Duration::ZERO;
+        let mut cost = Cost {
+            late: Duration::ZERO,
+            looking: Duration::ZERO,
+            sleeps: 0,
+        };
+        pace.begin();
+        while now < took {
+            match pace.running(now) {
+                Pause::Look => {
+                    now += MICROSECOND;
+                    cost.looking += MICROSECOND;
+                }
+                Pause::Sleep(sleep) => {
+                    assert!((NAP..=LONGEST).contains(&sleep), "{sleep:?} at {now:?}");
+                    cost.sleeps += 1;
+                    now += sleep + oversleep(cost.sleeps);
+                }
+            }
+        }
+        pace.complete(now);
+        cost.late = now - took;
+        cost
+    }
+
+    /// The middle of what `rounds` requests cost once `warm_up` have run.
+    fn median(costs: &mut [Cost], of: impl Fn(&Cost) -> Duration) -> Duration {
+        costs.sort_by_key(&of);
+        of(&costs[costs.len() / 2])
+    }
+
+    /// Sleeps end 30 to 90 microseconds late, requests take up to two per cent more or less.
+    fn steady(took: Duration) -> Vec<Cost> {
+        let mut pace = Pace::default();
+        let mut random = 1_u32;
+        let mut next = || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            random >> 16
+        };
+        let costs: Vec<Cost> = (0..200)
+            .map(|_| {
+                let percent = next() % 4;
+                let seed = next();
+                run(&mut pace, took * (98 + percent) / 100, |sleep| {
+                    MICROSECOND * (30 + (seed.wrapping_mul(sleep) % 60))
+                })
+            })
+            .collect();
+        costs[20..].to_vec()
+    }
+
+    #[test]
+    fn what_takes_long_burns_little_and_is_seen_soon() {
+        for took in [TEN_MS / 10, TEN_MS, TEN_MS * 10] {
+            let mut costs = steady(took);
+            let late = median(&mut costs, |cost| cost.late);
+            let looking = median(&mut costs, |cost| cost.looking);
+            assert!(
+                late <= Duration::from_micros(60).max(took / 50),
+                "{took:?}: {late:?} late"
+            );
+            assert!(
+                looking <= SHORT + took / 40,
+                "{took:?}: {looking:?} of looking"
+            );
+            let sleeps = costs.iter().map(|cost| cost.sleeps).max();
+            assert!(sleeps <= Some(64), "{took:?}: {sleeps:?} sleeps");
+        }
+    }
+
+    #[test]
+    fn what_is_over_at_once_is_never_slept_through() {
+        let mut pace = Pace::default();
+        for _ in 0..100 {
+            let cost = run(&mut pace, MICROSECOND * 10, |_| Duration::ZERO);
+            assert_eq!((cost.sleeps, cost.late), (0, Duration::ZERO));
+        }
+    }
+
+    #[test]
+    fn a_short_request_among_long_ones_is_seen_within_a_hop() {
+        let mut pace = Pace::default();
+        for _ in 0..20 {
+            run(&mut pace, TEN_MS, |_| MICROSECOND * 50);
+        }
+        let cost = run(&mut pace, TEN_MS / 10, |_| MICROSECOND * 50);
+        assert!(cost.late <= HOP + MICROSECOND * 50, "{cost:?}");
+    }
+
+    #[test]
+    fn a_request_without_end_costs_little() {
+        let mut pace = Pace::default();
+        for _ in 0..20 {
+            run(&mut pace, TEN_MS, |_| MICROSECOND * 50);
+        }
+        let cost = run(&mut pace, TEN_MS * 100, |_| MICROSECOND * 50);
+        assert!(cost.sleeps < 2_000 && cost.looking < TEN_MS, "{cost:?}");
+        assert!(cost.late <= HOP + MICROSECOND * 50, "{cost:?}");
+    }
+
+    #[test]
+    fn expectations_follow_a_change() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.expected(), None);
+        for took in [TEN_MS, TEN_MS / 10, TEN_MS * 10] {
+            for _ in 0..40 {
+                run(&mut pace, took, |_| MICROSECOND * 50);
+            }
+            let expected = pace.expected().unwrap();
+            assert!(
+                expected.abs_diff(took) <= took / 5,
+                "{took:?}: {expected:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn w8_no_length_of_time_panics() {
+        let mut pace = Pace::default();
+        for elapsed in [Duration::ZERO, MICROSECOND, Duration::MAX] {
+            pace.begin();
+            pace.running(elapsed);
+            pace.complete(elapsed);
+            pace.running(elapsed);
+            pace.complete(Duration::ZERO);
+        }
     }
 }

@@ -248,6 +248,10 @@ impl<E: Engine> Parts<E> {
 
     fn give_up(&mut self, cause: Cause) {
         self.shared.health.degrade(cause);
+        self.abandon();
+    }
+
+    fn abandon(&mut self) {
         // PAIRS: with the acquire load in `Unit::is_drained`.
         self.shared.abandoned.store(true, Ordering::Release);
         self.clear();
@@ -274,6 +278,20 @@ impl<E: Engine> Parts<E> {
         }
         while self.shared.work.take().is_ok() {}
         self.shared.room.released();
+    }
+}
+
+/// A worker that goes completes what is queued, so that nobody waits for it, and leaves a unit that takes no requests.
+impl<E: Engine> Drop for Parts<E> {
+    fn drop(&mut self) {
+        if self.shared.health.get() == Health::Healthy {
+            self.shared.health.degrade(Cause {
+                status: Status::FAILURE,
+                seq: None,
+                text: "the worker is gone".into(),
+            });
+        }
+        self.abandon();
     }
 }
 

@@ -24,6 +24,7 @@ use crate::policy::PollPolicy;
 use crate::refusal::{Refusal, Refused, RefusedBatch};
 use crate::room::{Room, Ticket};
 use crate::runner::UnitRunner;
+use crate::shutdown::InFlight;
 use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::wake::discard;
 use crate::work_item::{Request, Spares, WorkItem, recycling};
@@ -204,7 +205,12 @@ impl<S: Stage> Unit<S> {
     /// The first fatal error, once the unit is degraded.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
-        self.parts.shared.health.cause()
+        // In a forked child the lock may be held by a thread that does not exist there.
+        if self.parts.is_here() {
+            self.parts.shared.health.cause()
+        } else {
+            None
+        }
     }
 
     /// The most recently completed request; number 0 when there is none.
@@ -326,6 +332,20 @@ impl<S: Stage> Unit<S> {
         } else {
             Err(self.depth())
         }
+    }
+
+    /// What is accepted and not complete; `None` when nothing is.
+    #[must_use]
+    pub fn in_flight(&self) -> Option<InFlight> {
+        let depth = self.depth();
+        let last = self.last_completed();
+        let oldest = Cursor::new(last.cursor().get() + 1).map(|next| SeqId::new(self.xu(), next));
+        Some(InFlight {
+            xu: self.xu(),
+            depth,
+            oldest: oldest?,
+        })
+        .filter(|_| depth > 0)
     }
 
     /// Whether every accepted request is complete, or given up with its unit.

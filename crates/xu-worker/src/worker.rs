@@ -14,7 +14,7 @@ use nix::sys::prctl::set_timerslack;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use std::io;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ThreadId};
 
 /// Most units that one worker owns.
 pub const MAX_UNITS: usize = 8;
@@ -108,10 +108,13 @@ impl WorkerThread {
     /// Whether the calling thread is this worker.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.running
-            .handle
-            .as_ref()
-            .is_some_and(|handle| handle.thread().id() == thread::current().id())
+        self.id() == Some(thread::current().id())
+    }
+
+    /// The thread; `None` once it was stopped.
+    #[must_use]
+    pub fn id(&self) -> Option<ThreadId> {
+        Some(self.running.handle.as_ref()?.thread().id())
     }
 }
 

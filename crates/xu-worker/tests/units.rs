@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use xu_abi::{Status, XuId, XuType};
 use xu_worker::{
-    Cause, Completion, Engine, Health, Lost, PollPolicy, Progress, Refusal, Runner, Stage,
-    StageError, Step, Unit, UnitOptions, UnitRunner, WorkerThread,
+    Cause, Completion, Engine, Health, PollPolicy, Progress, Refusal, Runner, Stage, StageError,
+    Step, Unit, UnitOptions, UnitRunner, WorkerThread,
 };
 
 /// What a test decides and observes.
@@ -361,14 +361,21 @@ fn a_stop_passes_the_closing_gate_and_quiesces() {
 }
 
 #[test]
-fn r5_requests_that_nobody_completed_are_dropped_with_the_unit() {
+fn w7_a_worker_half_that_goes_completes_what_is_queued() {
     let bench = Bench::new(4);
     let pending = [bench.submit(1).unwrap(), bench.submit(2).unwrap()];
-    drop(bench);
+    drop(bench.runner);
+    let dead = Status::EXEC_UNIT_UNRECOVERABLE;
     assert_eq!(
-        pending.map(Completion::wait),
-        [Err(Lost::Abandoned), Err(Lost::Abandoned)]
+        pending.each_ref().map(Completion::status),
+        [Some(dead), Some(dead)]
     );
+    assert_eq!(pending.map(Completion::wait), [Ok(1), Ok(2)]);
+    assert!(matches!(
+        bench.unit.submit(request(3)).unwrap_err().reason,
+        Refusal::Degraded { .. }
+    ));
+    bench.unit.drain();
 }
 
 struct CountingWaker(AtomicUsize);
