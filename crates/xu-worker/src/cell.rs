@@ -50,6 +50,8 @@ pub(crate) enum Look {
 
 /// The shared memory.
 struct Cell<T> {
+    /// The process whose units use this cell.
+    owner: Owner,
     state: AtomicU32,
     /// Written before the completion is visible.
     status: AtomicI32,
@@ -67,10 +69,7 @@ unsafe impl<T: Send> Sync for Cell<T> {}
 pub(crate) struct Settler<T>(Arc<Cell<T>>);
 
 /// The end that waits for it and takes it.
-pub(crate) struct Taker<T> {
-    cell: Arc<Cell<T>>,
-    owner: Owner,
-}
+pub(crate) struct Taker<T>(Arc<Cell<T>>);
 
 /// A cell that may be used again once both ends are gone.
 pub(crate) struct Spare<T>(Arc<Cell<T>>);
@@ -97,10 +96,7 @@ impl<T> Spare<T> {
 
     /// The caller has made sure that no end exists.
     fn split(self) -> Ends<T> {
-        let taker = Taker {
-            cell: Arc::clone(&self.0),
-            owner: Owner::here(),
-        };
+        let taker = Taker(Arc::clone(&self.0));
         (Settler(Arc::clone(&self.0)), taker, self)
     }
 }
@@ -139,7 +135,7 @@ impl<T> Settler<T> {
 impl<T> Taker<T> {
     pub(crate) fn status(&self) -> Option<Status> {
         // PAIRS: with the release store in `Settler::write_status`.
-        match self.cell.status.load(Ordering::Acquire) {
+        match self.0.status.load(Ordering::Acquire) {
             NO_STATUS => None,
             raw => Some(Status::from_raw(raw)),
         }
@@ -147,21 +143,21 @@ impl<T> Taker<T> {
 
     /// Whether this is the process that made the cell, and not a child of it.
     pub(crate) fn is_here(&self) -> bool {
-        self.owner.is_here()
+        self.0.owner.is_here()
     }
 
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        self.cell.is_done()
+        self.0.is_done()
     }
 
     /// The outcome, if it is there; this end itself if not.
     #[inline]
     pub(crate) fn take(self) -> Result<Result<T, Lost>, Self> {
-        if !self.cell.is_done() {
+        if !self.0.is_done() {
             return Err(self);
         }
-        let outcome = self.cell.outcome.with_mut(|outcome| {
+        let outcome = self.0.outcome.with_mut(|outcome| {
             // SAFETY: this is the taker and `DONE` was acquired, so by the ownership rule the outcome is ours.
             unsafe { (*outcome).take() }
         });
@@ -170,20 +166,20 @@ impl<T> Taker<T> {
 
     /// Sleeps until the outcome is there or `deadline` has passed.
     pub(crate) fn sleep_until(&self, deadline: Option<Instant>) {
-        self.cell.sleep_until(deadline);
+        self.0.sleep_until(deadline);
     }
 
     /// Leaves `newest` to be woken, in place of an older waker.
     pub(crate) fn register(&self, newest: &Waker) -> Look {
-        self.cell.register(newest)
+        self.0.register(newest)
     }
 }
 
 /// An outcome that nobody took does not wait for the cell's next use.
 impl<T> Drop for Taker<T> {
     fn drop(&mut self) {
-        let cell = &*self.cell;
-        if !self.owner.is_here() {
+        let cell = &*self.0;
+        if !self.0.owner.is_here() {
             // A thread that does not exist here may hold the lock, or be in the middle of the outcome.
             return;
         }
@@ -204,6 +200,7 @@ impl<T> Drop for Taker<T> {
 impl<T> Cell<T> {
     fn new() -> Self {
         Self {
+            owner: Owner::here(),
             state: AtomicU32::new(0),
             status: AtomicI32::new(NO_STATUS),
             outcome: UnsafeCell::new(None),

@@ -64,7 +64,7 @@
 //! | [`policy`], [`pace`] | how eagerly a worker looks at the device | 8.1 |
 //! | [`shutdown`] | close, drain, stop, join | 4, shutdown |
 //! | [`worker`], `rounds`, `poller` | the thread, its loop, and epoll | 4, worker loop |
-//! | [`fork`] | leave everything alone in a forked child | 4, fork |
+//! | [`fork`], [`here_only`] | leave everything alone in a forked child | 4, fork |
 #![deny(unsafe_code)]
 
 mod cell;
@@ -73,6 +73,7 @@ pub mod engine;
 pub mod eventfd;
 pub mod fork;
 pub mod health;
+pub mod here_only;
 mod mutant;
 mod need_wake;
 pub mod pace;

@@ -13,8 +13,8 @@
 use crate::completion::Notifier;
 use crate::engine::{Engine, Progress};
 use crate::eventfd::WorkCount;
-use crate::fork::HereOnly;
 use crate::health::{Cause, Health};
+use crate::here_only::HereOnly;
 use crate::policy::PollPolicy;
 use crate::sync::Ordering;
 use crate::unit::Shared;

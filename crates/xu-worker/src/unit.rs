@@ -17,8 +17,8 @@
 use crate::completion::{Cells, Completion};
 use crate::engine::{Engine, Stage, StageError};
 use crate::eventfd::WorkCount;
-use crate::fork::HereOnly;
 use crate::health::{Cause, Health, HealthCell};
+use crate::here_only::HereOnly;
 use crate::need_wake::NeedWake;
 use crate::policy::PollPolicy;
 use crate::refusal::{Refusal, Refused, RefusedBatch};

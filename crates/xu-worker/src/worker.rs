@@ -4,7 +4,7 @@
 //! [`poller`](crate::poller). Spec `xu.md` section 4, worker loop.
 
 use crate::eventfd::StopLatch;
-use crate::fork::HereOnly;
+use crate::here_only::HereOnly;
 use crate::policy::PollPolicy;
 use crate::poller::Poller;
 use crate::rounds::Rounds;
