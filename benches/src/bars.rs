@@ -5,6 +5,7 @@
 use crate::cells::{Key, NAIVE, RING, RTRB, SPSC, Topic};
 use crate::session::Measured;
 use crate::statistics::{Ratio, Summary};
+use crate::verdict::{Judged, Verdict};
 
 /// Whom we compare with.
 #[derive(Clone, Copy, Debug)]
@@ -119,43 +120,6 @@ pub(crate) fn needs(name: &str, key: Key) -> bool {
     })
 }
 
-/// How a bar ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The target, or the gate where there is no target.
-    Met,
-    /// The gate and not the target.
-    GateMet,
-    Missed,
-    NotMeasured,
-}
-
-impl Verdict {
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Self::Met => "met",
-            Self::GateMet => "gate met",
-            Self::Missed => "missed",
-            Self::NotMeasured => "not measured",
-        }
-    }
-}
-
-/// A bar with what a run says about it.
-#[derive(Clone, Debug)]
-pub(crate) struct Judged {
-    pub(crate) name: &'static str,
-    pub(crate) what: &'static str,
-    pub(crate) ours: &'static str,
-    pub(crate) peer: String,
-    /// Whether the ratio has to be large.
-    pub(crate) is_rate: bool,
-    pub(crate) gate: f64,
-    pub(crate) target: Option<f64>,
-    pub(crate) ratio: Option<Ratio>,
-    pub(crate) verdict: Verdict,
-}
-
 /// Judges the bars that look at any of these cells.
 pub(crate) fn judge(cells: &[Measured]) -> Vec<Judged> {
     BARS.iter()
@@ -193,8 +157,9 @@ fn judge_one(bar: &Bar, cell: &Measured, cells: &[Measured]) -> Judged {
         is_rate,
         gate: bar.gate,
         target: bar.target,
-        ratio,
-        verdict: verdict(
+        measured: ratio,
+        unit: "x",
+        verdict: Verdict::of(
             ratio.map(|ratio| ratio.value),
             is_rate,
             bar.gate,
@@ -217,18 +182,6 @@ fn best_of<'a>(names: &[&'a str], cell: &Measured) -> Option<&'a str> {
     best.map(|(name, _)| name)
 }
 
-fn verdict(ratio: Option<f64>, is_rate: bool, gate: f64, target: Option<f64>) -> Verdict {
-    let Some(ratio) = ratio else {
-        return Verdict::NotMeasured;
-    };
-    let reaches = |bar: f64| if is_rate { ratio >= bar } else { ratio <= bar };
-    match (reaches(gate), target.is_none_or(reaches)) {
-        (false, _) => Verdict::Missed,
-        (true, false) => Verdict::GateMet,
-        (true, true) => Verdict::Met,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,20 +197,6 @@ mod tests {
             key,
             rows: rows.iter().map(row).collect(),
         }
-    }
-
-    #[test]
-    fn rates_have_to_be_large_and_times_small() {
-        let of = |ratio, is_rate| verdict(Some(ratio), is_rate, 1.3, Some(2.0));
-        assert_eq!(of(2.0, true), Verdict::Met);
-        assert_eq!(of(1.3, true), Verdict::GateMet);
-        assert_eq!(of(1.29, true), Verdict::Missed);
-        let of = |ratio| verdict(Some(ratio), false, 0.85, Some(0.75));
-        assert_eq!(of(0.7), Verdict::Met);
-        assert_eq!(of(0.8), Verdict::GateMet);
-        assert_eq!(of(0.9), Verdict::Missed);
-        assert_eq!(verdict(Some(1.1), true, 1.1, None), Verdict::Met);
-        assert_eq!(verdict(None, true, 1.1, None), Verdict::NotMeasured);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Called by the session, which samples cells, and by the reports, which print them.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::candidates::crossbeam::Crossbeam;
 use crate::candidates::disruptor::Disruptor;
@@ -15,6 +16,7 @@ use crate::candidates::rtrb::{self, Rtrb};
 use crate::candidates::spsc::{self, Spsc};
 use crate::candidates::variants::{self, Cursors, Parking, Sequence, State};
 use crate::candidates::{Eager, Hinted};
+use crate::cell::{self, Candidate, Lengths, Question};
 use crate::item::Item;
 use crate::workload::Measure;
 use crate::workload::round_trip::over_two;
@@ -153,21 +155,36 @@ impl fmt::Display for Key {
     }
 }
 
-/// One queue in one cell, used in one way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) name: &'static str,
-    /// How it is used, where there is a choice: the ways of one queue are measured apart, and its best one counts.
-    pub(crate) way: &'static str,
-    pub(crate) measure: Measure,
+/// Blocks of the samples that find out how many blocks a sample has.
+const TRIAL_BLOCKS: usize = 600;
+const BLOCKS: RangeInclusive<usize> = 400..=60_000;
+
+impl Question for Key {
+    fn is_rate(self) -> bool {
+        self.topic.is_rate()
+    }
+
+    fn value(self, ns: f64) -> f64 {
+        self.topic.value(ns)
+    }
+
+    fn size(self) -> usize {
+        self.capacity
+    }
+
+    fn lengths(self) -> Lengths {
+        // So many laps of the largest queues that it does not matter whether they end full or empty.
+        let least = self.capacity.div_ceil(64) * 16;
+        let (start, end) = (*BLOCKS.start(), *BLOCKS.end());
+        Lengths {
+            trial: TRIAL_BLOCKS,
+            blocks: start.max(least)..=end.max(least),
+        }
+    }
 }
 
-/// One cell.
-#[derive(Debug)]
-pub(crate) struct Cell {
-    pub(crate) key: Key,
-    pub(crate) candidates: Vec<Candidate>,
-}
+/// One cell of this report.
+pub(crate) type Cell = cell::Cell<Key>;
 
 /// Every cell, in the order of the report.
 pub(crate) fn all() -> Vec<Cell> {

@@ -15,6 +15,7 @@
 
 mod bars;
 mod candidates;
+mod cell;
 mod cells;
 #[allow(unsafe_code, reason = "reads the time-stamp counter")]
 mod clock;
@@ -25,12 +26,16 @@ mod pair;
 mod pin;
 mod probe;
 mod random;
+mod report_bars;
 mod report_choices;
+mod report_entry;
 mod report_limits;
 mod report_markdown;
+mod report_run;
 mod report_svg;
 mod session;
 mod statistics;
+mod verdict;
 mod windows;
 mod workload;
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::candidates::variants;
 use crate::cells::{SPSC, Topic};
-use crate::report_markdown::{median_with_quartiles, ratio_with_interval, row};
+use crate::report_entry::{median_with_quartiles, ratio_with_interval, row};
 use crate::session::Measured;
 
 /// One table: a row for each variant. Nothing, if none was measured.

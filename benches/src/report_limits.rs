@@ -8,7 +8,7 @@ use crate::bars::{self, EXPECTED_CONTROL};
 use crate::candidates::variants::LINE;
 use crate::candidates::{BATCH, spsc};
 use crate::cells::{NAIVE, ONE_LINE, RING, RTRB, SPSC, TWO_LINES, Topic};
-use crate::report_markdown::{median_with_quartiles, ratio_text, ratio_with_interval, row, short};
+use crate::report_entry::{median_with_quartiles, ratio_text, ratio_with_interval, row, short};
 use crate::session::Measured;
 use crate::statistics::{Ratio, Summary};
 

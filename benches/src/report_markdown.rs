@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::bars::{self, Judged, Verdict};
+use crate::bars;
 use crate::cells::{RING, RTRB, SPSC, TWIN, Topic};
+use crate::report_entry::{median_with_quartiles, ratio_with_interval, row};
 use crate::report_svg::Chart;
 use crate::session::{InState, Measured, Outcome};
-use crate::statistics::{Ratio, Summary};
-use crate::{report_choices, report_limits};
+use crate::statistics::Summary;
+use crate::{report_bars, report_choices, report_limits, report_run};
 
 /// Writes all of it.
 pub(crate) fn report(
@@ -27,7 +28,7 @@ pub(crate) fn report(
             "**The machine was busy when this run began: take it for a sample of the report, and for no measurement.**\n\n",
         );
     }
-    machine(&mut text, outcome, facts, command);
+    report_run::write(&mut text, outcome, facts, command);
     let Some((main, others)) = outcome.states.split_first() else {
         text.push_str("\nNo sample could be taken.\n");
         return text;
@@ -38,7 +39,7 @@ pub(crate) fn report(
          A word takes {:.0} ns there and back in this state of the machine.\n\n",
         main.state.round_trip
     );
-    bars_table(&mut text, &main.cells);
+    report_bars::table(&mut text, &bars::judge(&main.cells));
     report_limits::write(&mut text, &main.cells);
     for chart in charts {
         let _ = write!(text, "\n![{}]({})\n", chart.title, chart.file);
@@ -63,96 +64,9 @@ pub(crate) fn bars(outcome: &Outcome) -> String {
             state.state.round_trip,
             state.state.share * 100.0
         );
-        bars_table(&mut text, &state.cells);
+        report_bars::table(&mut text, &bars::judge(&state.cells));
     }
     text
-}
-
-fn machine(text: &mut String, outcome: &Outcome, facts: &[(&str, String)], command: &str) {
-    let _ = write!(
-        text,
-        "## The run\n\n```sh\n{command}\n```\n\n| | |\n|---|---|\n"
-    );
-    for (name, value) in facts {
-        let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
-    }
-    let states: Vec<String> = outcome
-        .states
-        .iter()
-        .map(|state| {
-            let state = state.state;
-            format!("{:.0} ns ({:.0} %)", state.round_trip, state.share * 100.0)
-        })
-        .collect();
-    let _ = writeln!(
-        text,
-        "| a word there and back, over two lines | {} |",
-        states.join(", ")
-    );
-    let _ = writeln!(
-        text,
-        "| work on both processors, against one alone | {:.2} times the time: {} |",
-        outcome.work_together,
-        if outcome.work_together > 1.4 {
-            "they share a core"
-        } else {
-            "a core each"
-        }
-    );
-    let _ = writeln!(
-        text,
-        "| samples | {} in {} rounds and {:.0} s; {} left out because the state changed or a core was shared, {} because \
-         the two sides hardly ran together |",
-        outcome.taken, outcome.rounds, outcome.seconds, outcome.unsteady, outcome.interrupted
-    );
-}
-
-fn bars_table(text: &mut String, cells: &[Measured]) {
-    let judged = bars::judge(cells);
-    if judged.is_empty() {
-        text.push_str("No bar looks at these cells.\n");
-        return;
-    }
-    if judged.iter().all(|bar| bar.verdict == Verdict::NotMeasured) {
-        text.push_str("Too few samples for any bar.\n");
-        return;
-    }
-    text.push_str(
-        "| bar | what | ours / peer | gate | target | measured | 95 % interval | verdict |\n\
-         |---|---|---|---|---|---|---|---|\n",
-    );
-    for bar in &judged {
-        bar_row(text, bar);
-    }
-    let count = |verdict| judged.iter().filter(|bar| bar.verdict == verdict).count();
-    let _ = writeln!(
-        text,
-        "\n{} met, {} with the gate met, {} missed, {} not measured.",
-        count(Verdict::Met),
-        count(Verdict::GateMet),
-        count(Verdict::Missed),
-        count(Verdict::NotMeasured)
-    );
-}
-
-fn bar_row(text: &mut String, bar: &Judged) {
-    let sign = if bar.is_rate { "≥" } else { "≤" };
-    let target = bar
-        .target
-        .map_or_else(String::new, |target| format!("{sign} {target}"));
-    let (measured, interval) = match bar.ratio {
-        Some(ratio) => (format!("{:.3}x", ratio.value), interval(ratio)),
-        None => ("-".to_owned(), "-".to_owned()),
-    };
-    let verdict = match bar.verdict {
-        Verdict::Missed => "**missed**",
-        other => other.text(),
-    };
-    let _ = writeln!(
-        text,
-        "| {} | {} | {} / {} | {sign} {} | {target} | {measured} | {interval} | {verdict} |",
-        bar.name, bar.what, bar.ours, bar.peer, bar.gate
-    );
 }
 
 /// The medians of a topic and what they are against ours, for each size of item.
@@ -238,7 +152,7 @@ fn other_state(text: &mut String, other: &InState) {
         other.state.round_trip,
         other.state.share * 100.0
     );
-    bars_table(text, &other.cells);
+    report_bars::table(text, &bars::judge(&other.cells));
 }
 
 /// A column for each cell, a row for each name.
@@ -260,14 +174,6 @@ fn table(
     }
 }
 
-pub(crate) fn row(text: &mut String, name: &str, entries: impl Iterator<Item = String>) {
-    let _ = write!(text, "| {name} |");
-    for entry in entries {
-        let _ = write!(text, " {entry} |");
-    }
-    text.push('\n');
-}
-
 /// All names in these cells, in their order.
 fn names(cells: &[&Measured]) -> Vec<&'static str> {
     let mut names = Vec::new();
@@ -277,51 +183,6 @@ fn names(cells: &[&Measured]) -> Vec<&'static str> {
         }
     }
     names
-}
-
-pub(crate) fn median_with_quartiles(cell: &Measured, name: &str) -> String {
-    match Summary::of(cell.samples(name)) {
-        Some(summary) => format!(
-            "**{}** {}-{} ({}{})",
-            short(summary.median),
-            short(summary.lower),
-            short(summary.upper),
-            summary.count,
-            cell.way(name)
-                .map_or_else(String::new, |way| format!(", {way}"))
-        ),
-        None => "-".to_owned(),
-    }
-}
-
-pub(crate) fn ratio_with_interval(above: &[f64], below: &[f64]) -> String {
-    ratio_text(Ratio::of_medians(above, below))
-}
-
-pub(crate) fn ratio_text(ratio: Option<Ratio>) -> String {
-    match ratio {
-        Some(ratio) => format!("**{}** {}", times(ratio.value), interval(ratio)),
-        None => "-".to_owned(),
-    }
-}
-
-fn times(ratio: f64) -> String {
-    format!("{ratio:.2}x")
-}
-
-fn interval(ratio: Ratio) -> String {
-    format!("{:.2}-{:.2}", ratio.low, ratio.high)
-}
-
-/// Three digits are more than the machine can tell.
-pub(crate) fn short(value: f64) -> String {
-    if value >= 100.0 {
-        format!("{value:.0}")
-    } else if value >= 10.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
-    }
 }
 
 #[cfg(test)]
@@ -397,13 +258,5 @@ mod tests {
             ..outcome()
         };
         assert!(report(&nothing, &[], "", &[], true).contains("No sample could be taken"));
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(
-            [short(123.4), short(12.34), short(1.234)],
-            ["123", "12.3", "1.23"]
-        );
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use crate::cells::{NAIVE, RING, SPSC, TWIN, Topic};
-use crate::report_markdown::short;
+use crate::report_entry::short;
 use crate::session::Measured;
 use crate::statistics::Summary;
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cells::{Candidate, Cell, Key};
+use crate::cell::{Candidate, Cell, Question};
+use crate::cells::Key;
 use crate::probe::{self, Probe, Seen, State};
 use crate::random::Random;
 use crate::statistics::Summary;
@@ -12,9 +13,6 @@ use crate::workload::Rig;
 const LONGEST: Duration = Duration::from_secs(7 * 60 + 45);
 /// How long a sample shall take.
 const SAMPLE_MS: f64 = 8.0;
-/// Blocks of the samples that find out how many blocks that is.
-const TRIAL_BLOCKS: usize = 600;
-const BLOCKS: std::ops::RangeInclusive<usize> = 400..=60_000;
 /// A sample of which a smaller part counted is no sample.
 const LEAST_COUNTED: f64 = 0.25;
 
@@ -29,12 +27,12 @@ pub(crate) struct Row {
 
 /// All rows of a cell.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
-    pub(crate) key: Key,
+pub(crate) struct Measured<K = Key> {
+    pub(crate) key: K,
     pub(crate) rows: Vec<Row>,
 }
 
-impl Measured {
+impl<K> Measured<K> {
     /// The samples of a candidate; none for one that is not there.
     pub(crate) fn samples(&self, name: &str) -> &[f64] {
         let row = self.rows.iter().find(|row| row.name == name);
@@ -50,16 +48,16 @@ impl Measured {
 
 /// All cells in one state of the machine.
 #[derive(Debug)]
-pub(crate) struct InState {
+pub(crate) struct InState<K = Key> {
     pub(crate) state: State,
-    pub(crate) cells: Vec<Measured>,
+    pub(crate) cells: Vec<Measured<K>>,
 }
 
 /// What a run found, and what it threw away.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct Outcome<K = Key> {
     /// The state that most probes found first. Empty when nothing could be probed.
-    pub(crate) states: Vec<InState>,
+    pub(crate) states: Vec<InState<K>>,
     pub(crate) rounds: usize,
     pub(crate) taken: usize,
     /// Samples between probes that do not agree, or without a core for each side.
@@ -79,13 +77,13 @@ struct Raw {
 }
 
 /// Measures the cells, and says on standard error how far it is.
-pub(crate) fn run(cells: &[Cell], rounds: usize, rig: &mut Rig) -> Outcome {
+pub(crate) fn run<K: Question>(cells: &[Cell<K>], rounds: usize, rig: &mut Rig) -> Outcome<K> {
     let begin = Instant::now();
     let alone = probe::work_alone(rig.processors, rig.clock);
     let blocks: Vec<Vec<usize>> = cells
         .iter()
         .map(|cell| {
-            let of = |candidate| blocks_for(candidate, cell.key.capacity, rig);
+            let of = |candidate| blocks_for(candidate, cell.key, rig);
             cell.candidates.iter().map(of).collect()
         })
         .collect();
@@ -109,7 +107,7 @@ pub(crate) fn run(cells: &[Cell], rounds: usize, rig: &mut Rig) -> Outcome {
             random.shuffle(&mut candidates);
             for index in candidates {
                 let candidate = cell.candidates[index];
-                let timing = (candidate.measure)(rig, cell.key.capacity, blocks[place][index]);
+                let timing = (candidate.measure)(rig, cell.key.size(), blocks[place][index]);
                 let after = probe::probe(rig.processors, rig.clock);
                 raw.push(Raw {
                     place: (place, index),
@@ -131,21 +129,20 @@ pub(crate) fn run(cells: &[Cell], rounds: usize, rig: &mut Rig) -> Outcome {
 }
 
 /// How many blocks make a sample of the length wanted.
-fn blocks_for(candidate: &Candidate, capacity: usize, rig: &mut Rig) -> usize {
+fn blocks_for<K: Question>(candidate: &Candidate, key: K, rig: &mut Rig) -> usize {
+    let lengths = key.lengths();
     let mut shortest = f64::INFINITY;
     for _ in 0..3 {
         let begin = Instant::now();
-        let _ = (candidate.measure)(rig, capacity, TRIAL_BLOCKS);
+        let _ = (candidate.measure)(rig, key.size(), lengths.trial);
         shortest = shortest.min(begin.elapsed().as_secs_f64() * 1000.0);
     }
     // CAST: positive, and bounded below.
-    let wanted = (SAMPLE_MS / shortest * TRIAL_BLOCKS as f64) as usize;
-    // So many laps of the largest queues that it does not matter whether they end full or empty.
-    let least = capacity.div_ceil(64) * 16;
-    wanted.clamp(*BLOCKS.start(), *BLOCKS.end()).max(least)
+    let wanted = (SAMPLE_MS / shortest * lengths.trial as f64) as usize;
+    wanted.clamp(*lengths.blocks.start(), *lengths.blocks.end())
 }
 
-fn judge(cells: &[Cell], rounds: usize, raw: Vec<Raw>, alone: f64) -> Outcome {
+fn judge<K: Question>(cells: &[Cell<K>], rounds: usize, raw: Vec<Raw>, alone: f64) -> Outcome<K> {
     let probes: Vec<Probe> = raw.iter().map(|sample| sample.probes[1]).collect();
     let seen = Seen::by(&probes);
     let mut outcome = Outcome {
@@ -169,7 +166,7 @@ fn judge(cells: &[Cell], rounds: usize, raw: Vec<Raw>, alone: f64) -> Outcome {
         match (seen.state_of(sample.probes), sample.timing) {
             (Some(state), Some((ns, counted))) if counted >= LEAST_COUNTED => {
                 let cell = &mut outcome.states[state].cells[place];
-                let value = cell.key.topic.value(ns);
+                let value = cell.key.value(ns);
                 cell.rows[index].samples.push(value);
             }
             (Some(_), _) => outcome.interrupted += 1,
@@ -183,8 +180,8 @@ fn judge(cells: &[Cell], rounds: usize, raw: Vec<Raw>, alone: f64) -> Outcome {
 }
 
 /// Of each queue, the way with the best median: what somebody who cares would use.
-fn keep_the_best(cell: &mut Measured) {
-    let is_rate = cell.key.topic.is_rate();
+fn keep_the_best<K: Question>(cell: &mut Measured<K>) {
+    let is_rate = cell.key.is_rate();
     let worth = |row: &Row| match Summary::of(&row.samples) {
         Some(summary) if is_rate => summary.median,
         Some(summary) => -summary.median,
@@ -201,7 +198,7 @@ fn keep_the_best(cell: &mut Measured) {
     cell.rows = best;
 }
 
-fn empty(cell: &Cell) -> Measured {
+fn empty<K: Question>(cell: &Cell<K>) -> Measured<K> {
     let row = |candidate: &Candidate| Row {
         name: candidate.name,
         way: candidate.way,

@@ -1,0 +1,72 @@
+//! Rows of tables, and how a number looks in them.
+
+use std::fmt::Write;
+
+use crate::session::Measured;
+use crate::statistics::{Ratio, Summary};
+
+pub(crate) fn row(text: &mut String, name: &str, entries: impl Iterator<Item = String>) {
+    let _ = write!(text, "| {name} |");
+    for entry in entries {
+        let _ = write!(text, " {entry} |");
+    }
+    text.push('\n');
+}
+
+pub(crate) fn median_with_quartiles<K>(cell: &Measured<K>, name: &str) -> String {
+    match Summary::of(cell.samples(name)) {
+        Some(summary) => format!(
+            "**{}** {}-{} ({}{})",
+            short(summary.median),
+            short(summary.lower),
+            short(summary.upper),
+            summary.count,
+            cell.way(name)
+                .map_or_else(String::new, |way| format!(", {way}"))
+        ),
+        None => "-".to_owned(),
+    }
+}
+
+pub(crate) fn ratio_with_interval(above: &[f64], below: &[f64]) -> String {
+    ratio_text(Ratio::of_medians(above, below))
+}
+
+pub(crate) fn ratio_text(ratio: Option<Ratio>) -> String {
+    match ratio {
+        Some(ratio) => format!("**{}** {}", times(ratio.value), interval(ratio)),
+        None => "-".to_owned(),
+    }
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2}x")
+}
+
+pub(crate) fn interval(ratio: Ratio) -> String {
+    format!("{:.2}-{:.2}", ratio.low, ratio.high)
+}
+
+/// Three digits are more than the machine can tell.
+pub(crate) fn short(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(
+            [short(123.4), short(12.34), short(1.234)],
+            ["123", "12.3", "1.23"]
+        );
+    }
+}
