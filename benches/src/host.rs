@@ -9,7 +9,7 @@ use crate::pin::{self, Pair};
 /// The lock file, for the versions of the peers.
 const LOCK: &str = include_str!("../../Cargo.lock");
 
-/// Peers, as the registry calls them.
+/// Peers of the ring, as the registry calls them.
 pub(crate) const PEERS: [&str; 7] = [
     "rtrb",
     "ringbuf",
@@ -24,7 +24,7 @@ pub(crate) const PEERS: [&str; 7] = [
 const QUIET_LOAD: f64 = 0.5;
 
 /// What the report says about the machine: names and values.
-pub(crate) fn facts(processors: Pair, clock: Clock) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(processors: Pair, clock: Clock, peers: &[&str]) -> Vec<(&'static str, String)> {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let virtual_machine = if field(&cpu, "flags").is_some_and(|flags| flags.contains(" hypervisor"))
     {
@@ -58,7 +58,7 @@ pub(crate) fn facts(processors: Pair, clock: Clock) -> Vec<(&'static str, String
         ("load average before", file("/proc/loadavg")),
         ("compiler", output("rustc", &["--version"])),
         ("commit", commit()),
-        ("peers", versions(LOCK, &PEERS)),
+        ("peers", versions(LOCK, peers)),
     ]
 }
 

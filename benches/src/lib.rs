@@ -1,4 +1,4 @@
-//! What the lane costs: benches that people run, and the report that measures the ring against its peers.
+//! What the lane costs: benches that people run, and the reports that measure the ring and the worker against their peers.
 //!
 //! ```text
 //!   ring-report ──> options
@@ -9,8 +9,10 @@
 //!        └──> bars, report_*                                    what the samples say
 //! ```
 //!
-//! `cargo xtask bench ring` runs it. The method is described in `docs/verifying.md`.
-//! Peers of the ring are dependencies of this package and of no other.
+//! `worker-report` is in `worker`, and shares the session, the windows, the probe and the tables.
+//!
+//! `cargo xtask bench ring` and `cargo xtask bench worker` run them. The method is described in `docs/verifying.md`.
+//! Peers are dependencies of this package and of no other.
 #![deny(unsafe_code)]
 
 mod bars;
@@ -21,6 +23,7 @@ mod cells;
 mod clock;
 mod host;
 mod item;
+mod lane;
 mod options;
 mod pair;
 mod pin;
@@ -29,6 +32,7 @@ mod random;
 mod report_bars;
 mod report_choices;
 mod report_entry;
+mod report_files;
 mod report_limits;
 mod report_markdown;
 mod report_run;
@@ -37,9 +41,9 @@ mod session;
 mod statistics;
 mod verdict;
 mod windows;
+mod worker;
 mod workload;
 
-use std::fs;
 use std::path::Path;
 
 use cells::Cell;
@@ -47,6 +51,8 @@ use clock::Clock;
 use options::Options;
 use session::Outcome;
 use workload::Rig;
+
+pub use worker::{ClosedLoop, CountingHeap, LoopClock, worker_report};
 
 /// Measures what the command line asks for, and prints the report or writes it.
 ///
@@ -68,7 +74,10 @@ pub fn ring_report(arguments: impl IntoIterator<Item = String>) -> Result<(), St
     let processors = pin::choose()?;
     let clock = Clock::calibrated();
     // Before the run, whose own load is not the machine's.
-    let (facts, busy) = (host::facts(processors, clock), host::is_busy());
+    let (facts, busy) = (
+        host::facts(processors, clock, &host::PEERS),
+        host::is_busy(),
+    );
     let outcome = session::run(&cells, options.rounds, &mut Rig::new(processors, clock));
     let command = command(&options);
     match &options.output {
@@ -109,13 +118,7 @@ fn write(
     let report = report_markdown::report(outcome, facts, command, &charts, busy);
     let mut files = vec![("bench-ring.md".to_owned(), report)];
     files.extend(charts.into_iter().map(|chart| (chart.file, chart.svg)));
-    fs::create_dir_all(directory)
-        .map_err(|fault| format!("cannot make {}: {fault}", directory.display()))?;
-    for (name, text) in &files {
-        let path = directory.join(name);
-        fs::write(&path, text)
-            .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
-    }
+    report_files::write(directory, &files)?;
     println!("{}", report_markdown::bars(outcome));
     println!("written to {}", directory.display());
     Ok(())

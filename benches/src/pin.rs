@@ -14,6 +14,21 @@ pub(crate) fn pin(processor: usize) {
     }
 }
 
+/// Runs it on a thread of its own that is bound to a processor.
+///
+/// # Panics
+/// When it does.
+pub(crate) fn on<T: Send>(processor: usize, run: impl FnOnce() -> T + Send) -> T {
+    let bound = move || {
+        pin(processor);
+        run()
+    };
+    match std::thread::scope(|scope| scope.spawn(bound).join()) {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
 /// The first processor that this process may use, and the first other one on another core as far as the system knows.
 ///
 /// # Errors

@@ -11,6 +11,9 @@ const GAP_NS: f64 = 20_000.0;
 /// A queue may be so slow that its blocks take that long: then so many times the usual block.
 const GAP_BLOCKS: u64 = 4;
 
+/// A longer block holds more than threads that sleep and wake: somebody else had the processor.
+const STALL_NS: f64 = 1_000_000.0;
+
 /// Fewer blocks than this in a row say nothing.
 const LEAST_BLOCKS: usize = 8;
 
@@ -79,29 +82,72 @@ pub(crate) fn co_running(
 
 /// The longest time between two stamps that is no gap.
 fn gap(stamps: &[u64], clock: Clock) -> u64 {
-    let mut lasted: Vec<u64> = stamps.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    lasted.sort_unstable();
-    let usual = lasted.get(lasted.len() / 2).copied().unwrap_or(0);
+    let usual = median_of(stamps.windows(2).map(length).collect());
     clock.ticks(GAP_NS).max(GAP_BLOCKS * usual)
 }
 
 /// Reads the stamps of one thread that does everything, or that waits for each answer: the median block.
 pub(crate) fn median_block(stamps: &[u64], blocks: Blocks, clock: Clock) -> Option<Timing> {
-    let gap = gap(stamps, clock);
     let lasted = stamps.get(blocks.warm_up..)?.windows(2);
+    let gap = gap(stamps, clock);
+    median_without_gaps(lasted.map(length).collect(), gap, blocks.items, clock)
+}
+
+/// The median of blocks that are measured one by one.
+pub(crate) fn median_block_of(lasted: Vec<u64>, items: usize, clock: Clock) -> Option<Timing> {
+    median_without_gaps(lasted, clock.ticks(STALL_NS), items, clock)
+}
+
+fn median_without_gaps(
+    mut lasted: Vec<u64>,
+    gap: u64,
+    items: usize,
+    clock: Clock,
+) -> Option<Timing> {
     let all = lasted.len();
-    let mut good: Vec<u64> = lasted
-        .map(|pair| pair[1] - pair[0])
-        .filter(|&ticks| ticks <= gap)
+    lasted.retain(|&ticks| ticks <= gap);
+    if lasted.len() < LEAST_BLOCKS {
+        return None;
+    }
+    lasted.sort_unstable();
+    Some(Timing {
+        ns: clock.ns(lasted[lasted.len() / 2]) / items as f64,
+        counted: lasted.len() as f64 / all as f64,
+    })
+}
+
+/// Reads the stamps of one thread whose partners may sleep: the mean of all blocks, short or long, since sleeping and
+/// waking belongs to them. Only stalls are left out, which no wake explains.
+pub(crate) fn mean_block(stamps: &[u64], blocks: Blocks, clock: Clock) -> Option<Timing> {
+    let lasted: Vec<u64> = stamps
+        .get(blocks.warm_up..)?
+        .windows(2)
+        .map(length)
+        .collect();
+    let stall = clock
+        .ticks(STALL_NS)
+        .max(GAP_BLOCKS * median_of(lasted.clone()));
+    let good: Vec<u64> = lasted
+        .iter()
+        .copied()
+        .filter(|&ticks| ticks <= stall)
         .collect();
     if good.len() < LEAST_BLOCKS {
         return None;
     }
-    good.sort_unstable();
     Some(Timing {
-        ns: clock.ns(good[good.len() / 2]) / blocks.items as f64,
-        counted: good.len() as f64 / all as f64,
+        ns: clock.ns(good.iter().sum()) / (good.len() * blocks.items) as f64,
+        counted: good.len() as f64 / lasted.len() as f64,
     })
+}
+
+fn length(pair: &[u64]) -> u64 {
+    pair[1] - pair[0]
+}
+
+fn median_of(mut ticks: Vec<u64>) -> u64 {
+    ticks.sort_unstable();
+    ticks.get(ticks.len() / 2).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -202,5 +248,15 @@ mod tests {
         later(&mut stamps, 60, 500_000);
         let timing = median_block(&stamps, BLOCKS, CLOCK()).expect("long enough");
         assert_eq!(timing.ns, 100.0);
+    }
+
+    #[test]
+    fn sleeping_counts_in_a_mean_and_a_stall_does_not() {
+        let mut stamps = steady(100, 1000);
+        later(&mut stamps, 40, 99_000);
+        later(&mut stamps, 60, 5_000_000);
+        let timing = mean_block(&stamps, BLOCKS, CLOCK()).expect("long enough");
+        assert_eq!(timing.ns, (97.0 * 1000.0 + 100_000.0) / 980.0);
+        assert_eq!(mean_block(&steady(6, 1000), BLOCKS, CLOCK()), None);
     }
 }

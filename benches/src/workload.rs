@@ -42,7 +42,7 @@ impl Rig {
     }
 
     /// Room for the stamps of both sides, with every page touched.
-    fn stamps(&mut self, blocks: usize) -> [&mut [u64]; 2] {
+    pub(crate) fn stamps(&mut self, blocks: usize) -> [&mut [u64]; 2] {
         self.stamps.each_mut().map(|stamps| {
             stamps.clear();
             stamps.resize(blocks, 1);

@@ -1,9 +1,10 @@
-//! `cargo xtask bench ring`: builds the measuring harness in `benches` and runs it.
+//! `cargo xtask bench`: builds a measuring harness in `benches` and runs it.
 //!
-//! Called by `main`. A whole run rewrites `docs/bench-ring.md` and its charts; a quick or partial one writes beside the
-//! build products, so that it never replaces numbers that were taken with care.
+//! Called by `main`. A whole run rewrites `docs/bench-ring.md` and its charts, or `docs/bench-worker.md`; a quick or partial
+//! one writes beside the build products, so that it never replaces numbers that were taken with care.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 
 use crate::workspace::Workspace;
@@ -11,7 +12,7 @@ use crate::workspace::Workspace;
 /// A machine with more to do than this spoils a measurement.
 const QUIET_LOAD: f64 = 0.5;
 
-/// What to measure. The harness reads the values, and answers for them.
+/// What to measure of the ring. The harness reads the values, and answers for them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct BenchOptions {
     pub(crate) quick: bool,
@@ -22,8 +23,40 @@ pub(crate) struct BenchOptions {
     pub(crate) cell: Option<String>,
 }
 
+/// How to measure the worker: everything, always.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct WorkerOptions {
+    /// Only to see that it runs.
+    pub(crate) smoke: bool,
+    pub(crate) rounds: Option<String>,
+}
+
 /// Measures the ring. Whether the harness ended well.
 pub(crate) fn ring(workspace: &Workspace, options: &BenchOptions) -> Result<bool, String> {
+    let output = if options.is_whole() {
+        workspace.root.join("docs")
+    } else {
+        workspace.target.join("bench-ring")
+    };
+    run(workspace, "ring-report", &options.arguments(), &output)
+}
+
+/// Measures the worker. Whether the harness ended well.
+pub(crate) fn worker(workspace: &Workspace, options: &WorkerOptions) -> Result<bool, String> {
+    let output = if options.smoke {
+        workspace.target.join("bench-worker")
+    } else {
+        workspace.root.join("docs")
+    };
+    run(workspace, "worker-report", &options.arguments(), &output)
+}
+
+fn run(
+    workspace: &Workspace,
+    harness: &str,
+    arguments: &[String],
+    output: &Path,
+) -> Result<bool, String> {
     if let Some(load) = load_average().filter(|load| *load > QUIET_LOAD) {
         eprintln!(
             "warning: the load average is {load}: something else runs, and the numbers will say so"
@@ -31,13 +64,18 @@ pub(crate) fn ring(workspace: &Workspace, options: &BenchOptions) -> Result<bool
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let status = Command::new(cargo)
-        .args(arguments(options))
+        .args([
+            "run",
+            "--profile",
+            "bench",
+            "--locked",
+            "-p",
+            "lane-benches",
+        ])
+        .args(["--bin", harness, "--"])
+        .args(arguments)
         .arg("--output")
-        .arg(if options.is_whole() {
-            workspace.root.join("docs")
-        } else {
-            workspace.target.join("bench-ring")
-        })
+        .arg(output)
         .current_dir(&workspace.root)
         .status()
         .map_err(|fault| format!("cargo does not start: {fault}"))?;
@@ -49,35 +87,36 @@ impl BenchOptions {
     fn is_whole(&self) -> bool {
         !self.quick && self.only.is_none() && self.cell.is_none()
     }
+
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        if self.quick {
+            arguments.push("--quick".to_owned());
+        }
+        for (flag, value) in [
+            ("--rounds", &self.rounds),
+            ("--only", &self.only),
+            ("--cell", &self.cell),
+        ] {
+            if let Some(value) = value {
+                arguments.extend([flag.to_owned(), value.clone()]);
+            }
+        }
+        arguments
+    }
 }
 
-fn arguments(options: &BenchOptions) -> Vec<String> {
-    let mut arguments: Vec<String> = [
-        "run",
-        "--profile",
-        "bench",
-        "--locked",
-        "-p",
-        "lane-benches",
-        "--bin",
-        "ring-report",
-        "--",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    if options.quick {
-        arguments.push("--quick".to_owned());
-    }
-    for (flag, value) in [
-        ("--rounds", &options.rounds),
-        ("--only", &options.only),
-        ("--cell", &options.cell),
-    ] {
-        if let Some(value) = value {
-            arguments.extend([flag.to_owned(), value.clone()]);
+impl WorkerOptions {
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        if self.smoke {
+            arguments.push("--smoke".to_owned());
         }
+        if let Some(rounds) = &self.rounds {
+            arguments.extend(["--rounds".to_owned(), rounds.clone()]);
+        }
+        arguments
     }
-    arguments
 }
 
 /// The load of the last minute, where the system says it.
@@ -115,10 +154,13 @@ mod tests {
 
     #[test]
     fn the_harness_gets_what_was_asked() {
-        let arguments = arguments(&options(Some("9"), Some("R1,T2")));
-        let (_, ours) = arguments.split_at(9);
-        assert_eq!(ours, ["--rounds", "9", "--only", "R1,T2"]);
-        assert_eq!(arguments[8], "--");
+        let arguments = options(Some("9"), Some("R1,T2")).arguments();
+        assert_eq!(arguments, ["--rounds", "9", "--only", "R1,T2"]);
+        let smoke = WorkerOptions {
+            smoke: true,
+            rounds: None,
+        };
+        assert_eq!(smoke.arguments(), ["--smoke"]);
     }
 
     #[test]

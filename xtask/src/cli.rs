@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::bench::BenchOptions;
+use crate::bench::{BenchOptions, WorkerOptions};
 use crate::fuzz::FuzzOptions;
 use crate::steps;
 
@@ -13,6 +13,7 @@ use crate::steps;
 pub(crate) enum Command {
     Verify(VerifyOptions),
     BenchRing(BenchOptions),
+    BenchWorker(WorkerOptions),
     Fuzz(FuzzOptions),
     /// Prints the layouts and constants, or writes them to their files.
     Abi {
@@ -111,13 +112,19 @@ fn parse_verify(mut arguments: impl Iterator<Item = String>) -> Result<Command, 
 
 fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     match arguments.next().as_deref() {
-        Some("ring") => {}
-        Some("--help" | "-h") => return Ok(Command::Help),
+        Some("ring") => parse_bench_ring(arguments),
+        Some("worker") => parse_bench_worker(arguments),
+        Some("--help" | "-h") => Ok(Command::Help),
         other => {
             let other = other.unwrap_or("nothing");
-            return Err(format!("bench measures `ring`, and not `{other}`"));
+            Err(format!(
+                "bench measures `ring` or `worker`, and not `{other}`"
+            ))
         }
     }
+}
+
+fn parse_bench_ring(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     let mut options = BenchOptions::default();
     while let Some(argument) = arguments.next() {
         let (flag, attached) = match argument.split_once('=') {
@@ -136,10 +143,30 @@ fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command, S
             "--cell" => options.cell = Some(value()?),
             "--quick" if attached.is_none() => options.quick = true,
             "--help" | "-h" => return Ok(Command::Help),
-            _ => return Err(format!("`{argument}` is not understood by bench")),
+            _ => return Err(format!("`{argument}` is not understood by bench ring")),
         }
     }
     Ok(Command::BenchRing(options))
+}
+
+fn parse_bench_worker(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut options = WorkerOptions::default();
+    while let Some(argument) = arguments.next() {
+        let (flag, attached) = match argument.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        match flag {
+            "--rounds" => {
+                let value = attached.or_else(|| arguments.next());
+                options.rounds = Some(value.ok_or("`--rounds` needs a value")?);
+            }
+            "--smoke" if attached.is_none() => options.smoke = true,
+            "--help" | "-h" => return Ok(Command::Help),
+            _ => return Err(format!("`{argument}` is not understood by bench worker")),
+        }
+    }
+    Ok(Command::BenchWorker(options))
 }
 
 fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
@@ -240,6 +267,7 @@ cargo xtask verify [options]   run the steps below, then print a table
 cargo xtask tidy               run the workspace's own rules alone
 cargo xtask abi [--write]      print every layout and constant, or write them to docs/abi.json and docs/abi.md
 cargo xtask bench ring [...]   measure the ring against its peers, and write docs/bench-ring.md
+cargo xtask bench worker [...] measure the worker against its peers, and write docs/bench-worker.md
 cargo xtask fuzz [...]         run the fuzz targets, each for a while
 cargo xtask setup              install the tools that are missing, and say which
 cargo xtask help               print this text
@@ -260,6 +288,10 @@ Options of bench ring:
   --only a,b              what these bars (R2, T1) or groups (one-by-one, batches, round-trip, completion,
                           three-stage, single) need; the report goes to target/bench-ring
   --cell TEXT             only cells whose name has this text; likewise
+
+Options of bench worker:
+  --rounds N              samples of each candidate in each cell (31)
+  --smoke                 6 rounds, to see that it runs; the report goes to target/bench-worker
 
 Options of fuzz:
   --seconds N             how long each target runs (20)
@@ -355,12 +387,22 @@ mod tests {
             parsed("bench ring --quick --only R1,T2"),
             Ok(Command::BenchRing(options))
         );
+        let smoke = WorkerOptions {
+            smoke: true,
+            rounds: Some("7".to_owned()),
+        };
+        assert_eq!(
+            parsed("bench worker --smoke --rounds=7"),
+            Ok(Command::BenchWorker(smoke))
+        );
         assert_eq!(parsed("bench --help"), Ok(Command::Help));
         for line in [
             "bench",
             "bench lane",
             "bench ring --quick=yes",
             "bench ring R1",
+            "bench worker --quick",
+            "bench worker --rounds",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

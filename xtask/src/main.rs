@@ -9,7 +9,7 @@
 //!             │          └────> abi          the committed layouts are those of the code
 //!             └──> report                    the table and the closing line
 //!   cli ──> abi                             prints them, or writes them down
-//!   cli ──> bench                           runs the measuring harness
+//!   cli ──> bench                           runs a measuring harness
 //!   cli ──> fuzz                            runs the fuzz targets, each for a while
 //! ```
 //!
@@ -69,6 +69,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Setup => tools::setup(&workspace),
         Command::Abi { write } => abi::abi(&workspace, write).map(|()| true),
         Command::BenchRing(options) => bench::ring(&workspace, &options),
+        Command::BenchWorker(options) => bench::worker(&workspace, &options),
         Command::Fuzz(options) => fuzz::fuzz(&workspace, &options),
         Command::Tidy => {
             let tidied = tidy::check(&workspace.root)?;

@@ -68,12 +68,12 @@ const LAYERS: &[Layer] = &[
         others: &["crc32fast", "futures", "lexopt", "serde_json", "thiserror"],
         others_in_tests: &[],
     },
-    // No crate, but the one package that may know the ring's peers.
+    // No crate, but the one package that may know the peers of the ring and of the worker.
     Layer {
         name: "benches",
-        ours: &["xu-abi", "xu-ring", "nrta"],
+        ours: &["xu-abi", "xu-ring", "xu-worker", "nrta"],
         others: &[
-            // Binds the two threads to processors.
+            // Binds the two threads to processors; eventfd and epoll, the least that a worker asleep can cost.
             "nix",
             // Peers of the ring. One by one, since each brings its own tree:
             "crossbeam-queue", // `ArrayQueue`, for many threads: the bystander.
@@ -83,6 +83,10 @@ const LAYERS: &[Layer] = &[
             "oneringbuf",      // Fast with small items.
             "ringbuf",         // The one that most people use.
             "rtrb",            // The one that the bars refer to.
+            // Peers of the worker:
+            "crossbeam-channel", // What most programs with threads use.
+            "io-uring",          // Requests without a second thread.
+            "tokio",             // What most programs with tasks use.
         ],
         others_in_tests: &["criterion"],
     },

@@ -1,0 +1,116 @@
+//! The part of the report that says what requests cost besides time.
+
+use std::fmt::Write;
+
+use super::costs::Costs;
+use super::cpu_time::{CpuTime, Waiting};
+use super::report::head;
+use super::system_calls::{Calls, NAMED};
+use crate::report_entry::{row, short};
+use crate::statistics::Summary;
+
+pub(super) fn write(text: &mut String, costs: &Costs) {
+    system_calls(text, costs);
+    allocations(text, costs);
+    cpu_time(text, &costs.cpu_time);
+}
+
+fn system_calls(text: &mut String, costs: &Costs) {
+    text.push_str(
+        "\n## System calls for each request\n\n\
+         Depth 8, both threads together, counted by `strace`, which slows every call down; starting and stopping cancel out.\n\
+         A small number that is not 0, above or below, is the odd sleep.\n\n",
+    );
+    if let Some(fault) = &costs.no_calls {
+        let _ = writeln!(text, "Skipped: {fault}.");
+        return;
+    }
+    let named = NAMED.iter().map(|(name, _)| format!("`{name}`"));
+    let columns = ["caller", "all"].map(str::to_owned).into_iter();
+    head(text, "policy", columns.chain(named));
+    for calls in &costs.calls {
+        let entries = [calls.way.to_owned(), quartiles(&calls.all, two_digits)];
+        let named = calls.named.iter().copied().map(two_digits);
+        row(text, calls.policy.name(), entries.into_iter().chain(named));
+    }
+    let _ = writeln!(text, "\n{}", other_calls(&costs.calls));
+}
+
+/// What has no column.
+fn other_calls(calls: &[Calls]) -> String {
+    let beside = |calls: &Calls| {
+        let all = calls.all.iter().sum::<f64>() / calls.all.len() as f64;
+        (all - calls.named.iter().sum::<f64>()).abs()
+    };
+    let most = calls.iter().map(beside).fold(0.0, f64::max);
+    format!("Calls without a column: {most:.2} at most.")
+}
+
+fn allocations(text: &mut String, costs: &Costs) {
+    text.push_str("\n## Heap allocations for each request\n\nDepth 8, in the steady state, both threads together.\n\n");
+    if costs.allocations.is_empty() {
+        text.push_str("Skipped: the heap of this program does not count.\n");
+        return;
+    }
+    head(
+        text,
+        "policy",
+        ["caller", "allocations"].map(str::to_owned).into_iter(),
+    );
+    for taken in &costs.allocations {
+        let entries = [taken.way.to_owned(), format!("{:.4}", taken.per_request)];
+        row(text, taken.policy.name(), entries.into_iter());
+    }
+}
+
+fn cpu_time(text: &mut String, measured: &CpuTime) {
+    text.push_str(
+        "\n## What waiting costs\n\n\
+         Requests that run for 10 ms, one after the other. The worker's part of a processor, from `schedstat`; and how much \
+         later than due the caller knows: one that looks all the time shows what the policy adds, one that sleeps has to be \
+         woken besides. Median and quartiles.\n\n",
+    );
+    let columns = [
+        "worker, % of a processor",
+        "later, caller looks, µs",
+        "later, caller sleeps, µs",
+        "idle worker, % of a processor",
+    ];
+    head(text, "policy", columns.map(str::to_owned).into_iter());
+    for waiting in &measured.policies {
+        row(text, waiting.policy.name(), entries(waiting).into_iter());
+    }
+    if let Some(idle) = measured.idle_runtime {
+        let _ = writeln!(
+            text,
+            "\nA whole runtime with nothing to do took {idle:.3} % of a processor in {:.1} s, all its threads together.",
+            measured.idle_for.as_secs_f64()
+        );
+    }
+}
+
+fn entries(waiting: &Waiting) -> [String; 4] {
+    [
+        quartiles(&waiting.share, short),
+        quartiles(&waiting.watched, short),
+        quartiles(&waiting.woken, short),
+        format!("{:.3}", waiting.idle),
+    ]
+}
+
+fn quartiles(samples: &[f64], number: fn(f64) -> String) -> String {
+    match Summary::of(samples) {
+        Some(summary) => format!(
+            "**{}** {}-{}",
+            number(summary.median),
+            number(summary.lower),
+            number(summary.upper)
+        ),
+        None => "-".to_owned(),
+    }
+}
+
+fn two_digits(value: f64) -> String {
+    // No minus before a nought.
+    format!("{:.2}", value + 0.0).replace("-0.00", "0.00")
+}
