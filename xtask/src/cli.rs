@@ -291,7 +291,7 @@ Options of bench ring:
 
 Options of bench worker:
   --rounds N              samples of each candidate in each cell (31)
-  --smoke                 6 rounds, to see that it runs; the report goes to target/bench-worker
+  --smoke                 12 rounds, to see that it runs; the report goes to target/bench-worker
 
 Options of fuzz:
   --seconds N             how long each target runs (20)

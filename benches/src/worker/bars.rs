@@ -1,7 +1,8 @@
 //! What we demand of the worker: comparisons of two medians of one run, and limits of what a request may cost.
 
 use super::cells::{
-    BUSY, CURRENT_THREAD, DEFAULT, DEFAULT_CURSOR, ECHO, Key, MULTI_THREAD, NOPS, RING, RTRB, Topic,
+    BUSY, CROSSING, CURRENT_THREAD, DEFAULT, DEFAULT_CURSOR, ECHO, Key, MULTI_THREAD, NOPS, RING,
+    RTRB, Topic,
 };
 use super::costs::Costs;
 use crate::lane::Policy;
@@ -52,8 +53,10 @@ const fn bar(
 #[rustfmt::skip]
 const BARS: &[Bar] = &[
     bar("W1", "worker asleep, round trip, two cores", ASLEEP, DEFAULT, ECHO, As::Time, (1.15, Some(1.05))),
+    bar("W4", "round trip, two cores", at(1), DEFAULT, CROSSING, As::Time, (0.75, Some(0.5))),
     bar("W4", "round trip, two cores", at(1), DEFAULT, MULTI_THREAD, As::Time, (0.75, Some(0.5))),
     bar("W4", "round trip, two cores", at(1), DEFAULT, NOPS, As::Time, (1.0, Some(0.65))),
+    bar("W4", "round trip, two cores", at(1), DEFAULT_CURSOR, CROSSING, As::Time, (0.75, Some(0.5))),
     bar("W4", "round trip, two cores", at(1), DEFAULT_CURSOR, MULTI_THREAD, As::Time, (0.75, Some(0.5))),
     bar("W4", "round trip, two cores", at(1), DEFAULT_CURSOR, NOPS, As::Time, (1.0, Some(0.65))),
     bar("W5", "round trip, one core", ONE_CORE, DEFAULT, ECHO, As::Time, (1.6, Some(1.2))),

@@ -10,7 +10,7 @@ use super::peers::echo::Echo;
 use super::peers::nops;
 use super::peers::queues::Queues;
 use super::peers::ring::{ByCursor, BySlot};
-use super::peers::tasks::{CurrentThread, MultiThread};
+use super::peers::tasks::{Crossing, CurrentThread, MultiThread};
 use super::samples::{asleep, one_core, two_cores};
 use super::service::{Loop, Of};
 use crate::candidates::rtrb::Rtrb;
@@ -42,6 +42,7 @@ pub(crate) const ECHO: &str = "eventfd and epoll";
 pub(crate) const CHANNELS: &str = "crossbeam-channel";
 pub(crate) const CURRENT_THREAD: &str = "tokio, current thread";
 pub(crate) const MULTI_THREAD: &str = "tokio, multi thread";
+pub(crate) const CROSSING: &str = "tokio, multi thread, crossing";
 pub(crate) const NOPS: &str = "io_uring NOP";
 
 pub(crate) const DEPTHS: [usize; 3] = [1, 8, 63];
@@ -187,6 +188,7 @@ pub(crate) fn loops() -> Vec<Entry> {
         Entry::of::<Of<Channels>>(CHANNELS, "", sleeps),
         Entry::of::<CurrentThread>(CURRENT_THREAD, "", sleeps),
         Entry::of::<MultiThread>(MULTI_THREAD, "", sleeps),
+        Entry::of::<Crossing>(CROSSING, "", sleeps),
         Entry::of::<Of<nops::Any>>(NOPS, "any", sleeps),
         Entry::of::<Of<nops::All>>(NOPS, "all", sleeps),
     ]

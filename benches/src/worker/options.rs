@@ -6,14 +6,14 @@ use crate::lane::Policy;
 
 /// Rounds of a whole run, as many as a good median needs.
 const ROUNDS: usize = 31;
-/// As few as say anything.
-const SMOKE_ROUNDS: usize = 6;
+/// Few, but enough that some samples are good on a busy machine too.
+const SMOKE_ROUNDS: usize = 12;
 
 pub(crate) const HELP: &str = "\
 worker-report: measures the worker against its peers
 
   --rounds N       samples of each candidate in each cell (31)
-  --smoke          6 rounds and short measurements of costs: shows that all of it runs
+  --smoke          12 rounds and short measurements of costs: shows that all of it runs
   --output DIR     write bench-worker.md there; without it the report is printed
   --help           print this text
 ";

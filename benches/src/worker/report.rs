@@ -98,7 +98,8 @@ fn closed_loops(text: &mut String, cells: &[Measured<Key>]) {
         "\n## Closed loop, two cores\n\n\
          So many requests are always on their way. M requests/s: median, quartiles, number of samples, and the way of use that \
          was best. A sample is a mean over some milliseconds, sleeping and waking included. `io_uring` has no second thread, \
-         and tokio's current thread runs both sides.\n\n",
+         and tokio's current thread runs both sides; its multi thread may run both tasks on one of its threads, unless the asking \
+         one is outside (*crossing*).\n\n",
     );
     let names = names(&cells);
     let columns = || cells.iter().map(|cell| format!("depth {}", cell.key.depth));
