@@ -141,6 +141,8 @@ pub(crate) struct ByCompletion {
 pub(crate) struct ByCursor {
     lane: Lane,
     seen: u64,
+    /// Whether other threads get the processor when it has looked for a while.
+    gives_way: bool,
 }
 
 impl ByCompletion {
@@ -155,7 +157,19 @@ impl ByCompletion {
 impl ByCursor {
     pub(crate) fn new(lane: Lane) -> Self {
         let seen = lane.completed();
-        Self { lane, seen }
+        Self {
+            lane,
+            seen,
+            gives_way: true,
+        }
+    }
+
+    /// One that makes no system call of its own: what is counted is the lane's.
+    pub(crate) fn spinning(lane: Lane) -> Self {
+        Self {
+            gives_way: false,
+            ..Self::new(lane)
+        }
     }
 }
 
@@ -200,7 +214,9 @@ impl Caller for ByCursor {
                 }
                 std::hint::spin_loop();
             }
-            std::thread::yield_now();
+            if self.gives_way {
+                std::thread::yield_now();
+            }
         }
     }
 

@@ -83,7 +83,7 @@ impl Options {
     }
 }
 
-fn rounds(value: &str) -> Result<usize, String> {
+pub(crate) fn rounds(value: &str) -> Result<usize, String> {
     match value.parse() {
         Ok(rounds) if rounds > 0 => Ok(rounds),
         _ => Err(format!("`{value}` is not a number of rounds")),

@@ -13,6 +13,28 @@ pub(crate) fn row(text: &mut String, name: &str, entries: impl Iterator<Item = S
     text.push('\n');
 }
 
+/// All names in these cells, in their order.
+pub(crate) fn names<K>(cells: &[&Measured<K>]) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for row in cells.iter().flat_map(|cell| &cell.rows) {
+        if !names.contains(&row.name) {
+            names.push(row.name);
+        }
+    }
+    names
+}
+
+/// The rows with too few samples to say anything, if there are any.
+pub(crate) fn silent<K>(cell: &Measured<K>) -> Option<String> {
+    let silent: Vec<&str> = cell
+        .rows
+        .iter()
+        .filter(|row| Summary::of(&row.samples).is_none())
+        .map(|row| row.name)
+        .collect();
+    (!silent.is_empty()).then(|| silent.join("; "))
+}
+
 pub(crate) fn median_with_quartiles<K>(cell: &Measured<K>, name: &str) -> String {
     match Summary::of(cell.samples(name)) {
         Some(summary) => format!(

@@ -4,10 +4,9 @@ use std::fmt::Write;
 
 use crate::bars;
 use crate::cells::{RING, RTRB, SPSC, TWIN, Topic};
-use crate::report_entry::{median_with_quartiles, ratio_with_interval, row};
+use crate::report_entry::{median_with_quartiles, names, ratio_with_interval, row, silent};
 use crate::report_svg::Chart;
 use crate::session::{InState, Measured, Outcome};
-use crate::statistics::Summary;
 use crate::{report_bars, report_choices, report_limits, report_run};
 
 /// Writes all of it.
@@ -127,18 +126,11 @@ fn subject(names: &[&'static str]) -> &'static str {
 /// Says which rows have too few samples to say anything.
 fn notices(text: &mut String, cells: &[&Measured]) {
     for cell in cells {
-        let silent: Vec<&str> = cell
-            .rows
-            .iter()
-            .filter(|row| Summary::of(&row.samples).is_none())
-            .map(|row| row.name)
-            .collect();
-        if !silent.is_empty() {
+        if let Some(silent) = silent(cell) {
             let _ = write!(
                 text,
-                "\nSkipped at capacity {}, for want of good samples: {}.\n",
-                cell.key.capacity,
-                silent.join(", ")
+                "\nSkipped at capacity {}, for want of good samples: {silent}.\n",
+                cell.key.capacity
             );
         }
     }
@@ -172,17 +164,6 @@ fn table(
     for &name in names {
         row(text, name, cells.iter().map(|cell| entry(cell, name)));
     }
-}
-
-/// All names in these cells, in their order.
-fn names(cells: &[&Measured]) -> Vec<&'static str> {
-    let mut names = Vec::new();
-    for row in cells.iter().flat_map(|cell| &cell.rows) {
-        if !names.contains(&row.name) {
-            names.push(row.name);
-        }
-    }
-    names
 }
 
 #[cfg(test)]

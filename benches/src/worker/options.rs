@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::lane::Policy;
+use crate::options::rounds;
 
 /// Rounds of a whole run, as many as a good median needs.
 const ROUNDS: usize = 31;
@@ -103,13 +104,6 @@ impl Options {
             }
         }
         Ok(options)
-    }
-}
-
-fn rounds(value: &str) -> Result<usize, String> {
-    match value.parse() {
-        Ok(rounds) if rounds > 0 => Ok(rounds),
-        _ => Err(format!("`{value}` is not a number of rounds")),
     }
 }
 

@@ -6,9 +6,8 @@ use super::bars;
 use super::cells::{DEFAULT, Key, RTRB, TWIN, Topic};
 use super::costs::Costs;
 use super::report_costs;
-use crate::report_entry::{median_with_quartiles, ratio_with_interval, row};
+use crate::report_entry::{median_with_quartiles, names, ratio_with_interval, row, silent};
 use crate::session::{InState, Measured, Outcome};
-use crate::statistics::Summary;
 use crate::{report_bars, report_run};
 
 /// What stands above everything.
@@ -185,32 +184,14 @@ pub(super) fn head(text: &mut String, first: &str, columns: impl Iterator<Item =
     text.push('\n');
 }
 
-/// All names in these cells, in their order.
-fn names(cells: &[&Measured<Key>]) -> Vec<&'static str> {
-    let mut names = Vec::new();
-    for row in cells.iter().flat_map(|cell| &cell.rows) {
-        if !names.contains(&row.name) {
-            names.push(row.name);
-        }
-    }
-    names
-}
-
 /// Says which rows have too few samples to say anything.
 fn notices(text: &mut String, cells: &[&Measured<Key>]) {
     for cell in cells {
-        let silent: Vec<&str> = cell
-            .rows
-            .iter()
-            .filter(|row| Summary::of(&row.samples).is_none())
-            .map(|row| row.name)
-            .collect();
-        if !silent.is_empty() {
+        if let Some(silent) = silent(cell) {
             let _ = write!(
                 text,
-                "\nSkipped ({}), for want of good samples: {}.\n",
-                cell.key,
-                silent.join(", ")
+                "\nSkipped ({}), for want of good samples: {silent}.\n",
+                cell.key
             );
         }
     }

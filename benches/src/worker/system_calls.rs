@@ -143,7 +143,7 @@ pub(crate) fn run(errand: Errand) -> Result<(), String> {
     let processors = pin::choose()?;
     let sent = pin::on(processors[0], || {
         if errand.by_cursor {
-            send(processors, errand, ByCursor::new)
+            send(processors, errand, ByCursor::spinning)
         } else {
             send(processors, errand, ByCompletion::new)
         }
