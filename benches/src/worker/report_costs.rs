@@ -20,7 +20,7 @@ fn system_calls(text: &mut String, costs: &Costs) {
         "\n## System calls for each request\n\n\
          Depth 8, both threads together, counted by `strace`, which slows every call down; starting and stopping cancel out. \
          A caller that waits for completions may sleep, which are its calls; one that watches the cursor makes none.\n\
-         A small number that is not 0, above or below, is the odd sleep: the bar asks for none, and takes 0.01 for it.\n\n",
+         All: median and quartiles; single calls: means. A small number that is not 0, above or below, is the odd sleep: the bar asks for none, and takes 0.01 for it.\n\n",
     );
     if let Some(fault) = &costs.no_calls {
         let _ = writeln!(text, "Skipped: {fault}.");
