@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use xu_abi::{Status, XuId, XuType};
 use xu_worker::{
-    Cause, Completion, Engine, Notifier, PollPolicy, Progress, Stage, StageError, Unit,
-    WorkerThread, completion,
+    Cause, Completion, Engine, PollPolicy, Progress, Stage, StageError, Unit, UnitOptions,
+    WorkerThread,
 };
 
 use crate::worker::service::{ANSWERING, Caller};
@@ -62,9 +62,13 @@ impl Lane {
     /// The worker inherits the processor that the calling thread is bound to.
     pub(crate) fn start(policy: Policy) -> Result<Self, String> {
         let xu = XuId::new(XuType::Compute, 0, 0).ok_or("there is no such unit")?;
+        let options = UnitOptions {
+            limit: LIMIT,
+            policy: policy.of_the_worker(),
+        };
         let (unit, runner) =
-            Unit::new(xu, LIMIT, NoDevice, NoDevice).map_err(|fault| fault.to_string())?;
-        let worker = WorkerThread::spawn(ANSWERING, vec![Box::new(runner)], policy.of_the_worker())
+            Unit::new(xu, &options, NoDevice, NoDevice).map_err(|fault| fault.to_string())?;
+        let worker = WorkerThread::spawn(ANSWERING, vec![Box::new(runner)])
             .map_err(|fault| fault.to_string())?;
         Ok(Self { unit, worker })
     }
@@ -82,16 +86,10 @@ impl Lane {
 
     #[inline]
     fn submit_for(&self, takes: Option<Duration>) -> Ticket {
-        let (notifier, completion) = completion();
-        let request = Request {
-            notifier,
-            takes,
-            deadline: None,
-        };
-        if let Err(refused) = self.unit.submit(request) {
-            panic!("the lane refuses a request: {}", refused.reason);
+        match self.unit.submit(Request::new(takes)) {
+            Ok(accepted) => Ticket(accepted.completion),
+            Err(refused) => panic!("the lane refuses a request: {}", refused.reason),
         }
-        Ticket(completion)
     }
 
     /// Waits as a caller does; returns when the request was due, if it took any time.
@@ -111,10 +109,13 @@ impl Lane {
         Self::wait(ticket)
     }
 
-    /// A request that nobody looks at.
+    /// Requests that nobody is told about.
     #[inline]
-    fn submit_unwatched(&self) {
-        drop(self.submit());
+    fn post(&self, requests: usize) {
+        let requests = std::iter::repeat_with(|| Request::new(None)).take(requests);
+        if let Err(refused) = self.unit.post_batch(requests) {
+            panic!("the lane refuses a request: {}", refused.reason);
+        }
     }
 
     /// How many requests are complete.
@@ -137,9 +138,11 @@ pub(crate) struct ByCompletion {
     waiting: VecDeque<Ticket>,
 }
 
-/// Submits without looking at any completion, and reads the number of the last one.
+/// Submits without looking at any completion, and reads the number of the last one. What it has to submit when it waits
+/// goes in one batch, as a caller of `io_uring` does it.
 pub(crate) struct ByCursor {
     lane: Lane,
+    held: usize,
     seen: u64,
     /// Whether other threads get the processor when it has looked for a while.
     gives_way: bool,
@@ -159,6 +162,7 @@ impl ByCursor {
         let seen = lane.completed();
         Self {
             lane,
+            held: 0,
             seen,
             gives_way: true,
         }
@@ -198,11 +202,12 @@ impl Caller for ByCompletion {
 impl Caller for ByCursor {
     #[inline]
     fn submit(&mut self) {
-        self.lane.submit_unwatched();
+        self.held += 1;
     }
 
     #[inline]
     fn wait(&mut self) -> usize {
+        self.lane.post(std::mem::take(&mut self.held));
         loop {
             for _ in 0..LOOKS {
                 let completed = self.lane.completed();
@@ -229,13 +234,22 @@ impl Caller for ByCursor {
 struct NoDevice;
 
 struct Request {
-    notifier: Notifier<Option<Instant>>,
     takes: Option<Duration>,
     deadline: Option<Instant>,
 }
 
+impl Request {
+    const fn new(takes: Option<Duration>) -> Self {
+        Self {
+            takes,
+            deadline: None,
+        }
+    }
+}
+
 impl Stage for NoDevice {
     type Item = Request;
+    type Outcome = Option<Instant>;
 
     fn prepare(&mut self, _: &mut Request) -> Result<(), StageError> {
         Ok(())
@@ -265,12 +279,8 @@ impl Engine for NoDevice {
         Ok(())
     }
 
-    fn finish(
-        &mut self,
-        request: Request,
-        _: Status,
-    ) -> (Notifier<Option<Instant>>, Option<Instant>) {
-        (request.notifier, request.deadline)
+    fn finish(&mut self, request: Request, _: Status) -> Option<Instant> {
+        request.deadline
     }
 }
 
