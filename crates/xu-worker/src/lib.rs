@@ -54,6 +54,10 @@
 //! | module | subject | spec |
 //! |---|---|---|
 //! | [`eventfd`] | the eventfds of a lane, by role | `xu.md` 4 |
+//! | [`completion_pool`] | descriptors to wait on | 4, eventfds |
+//! | [`waits`] | wait for a sequence | 4, step |
+//! | [`events`] | notify applications | 4, application eventfds |
+//! | `source` | the same, in mio's event loop (feature `mio`) | 4 |
 //! | [`health`] | healthy, closing, degraded, and why | 4, 2.3 |
 //! | [`completion`](mod@completion), `cell` | tell one caller | 4, 8.4 |
 //! | [`engine`] | the two traits of a kind of work | 4, step and submit funnel |
@@ -69,36 +73,45 @@
 
 mod cell;
 pub mod completion;
+pub mod completion_pool;
 pub mod engine;
 pub mod eventfd;
+pub mod events;
 pub mod fork;
 pub mod health;
 pub mod here_only;
+#[cfg(loom)]
+pub mod mutant;
+#[cfg(not(loom))]
 mod mutant;
 mod need_wake;
 pub mod pace;
 pub mod policy;
+#[cfg(not(any(loom, miri)))]
 mod poller;
 pub mod refusal;
 pub mod room;
 mod rounds;
 pub mod runner;
 pub mod shutdown;
+#[cfg(all(feature = "mio", not(any(loom, miri))))]
+pub mod source;
 mod spin;
 mod sync;
 pub mod unit;
+pub mod waits;
 mod wake;
 mod work_item;
+#[cfg(not(any(loom, miri)))]
 pub mod worker;
 
 pub use completion::{Completion, Lost, Notifier, completion};
 pub use engine::{Engine, Progress, Stage, StageError};
 pub use health::{Cause, Health};
-#[cfg(loom)]
-pub use mutant::Mutant;
 pub use policy::PollPolicy;
 pub use refusal::{Refusal, Refused, RefusedBatch};
 pub use runner::{Runner, Step, UnitRunner};
 pub use shutdown::{CloseError, CloseOptions, Closed, Closing, InFlight, Report, Workers};
 pub use unit::{Accepted, Unit, UnitError, UnitOptions};
+#[cfg(not(any(loom, miri)))]
 pub use worker::{WorkerError, WorkerThread};

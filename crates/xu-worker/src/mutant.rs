@@ -48,6 +48,18 @@ mutants! {
     NoBarrierBeforeQuestion = "no-barrier-before-question",
     /// Whoever waits for room says so without the lock under which requests complete.
     ArmWithoutLock = "arm-without-lock",
+    /// A waiter joins without looking again under the lock.
+    WaitNoSecondLook = "wait-no-second-look",
+    /// A waiter that goes takes the descriptor away from those that stay.
+    LeaveTakesAll = "leave-takes-all",
+    /// A registration looks for the completion before it arms.
+    ArmAfterLook = "arm-after-look",
+    /// The registration of a unit looks for completions before it arms.
+    ArmUnitAfterLook = "arm-unit-after-look",
+    /// A unit's registration is told about completions before it.
+    UnitCountsThePast = "unit-counts-the-past",
+    /// A completion writes after it has given the registry's lock back.
+    NotifyWithoutLock = "notify-without-lock",
 }
 
 impl Mutant {

@@ -6,7 +6,7 @@
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
@@ -14,7 +14,7 @@ pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};

@@ -33,7 +33,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "xu-worker",
         ours: &["xu-abi", "xu-ring"],
-        others: &["loom", "nix", "parking_lot", "thiserror", "tracing"],
+        others: &["loom", "mio", "nix", "parking_lot", "thiserror", "tracing"],
         others_in_tests: &["proptest"],
     },
     Layer {
