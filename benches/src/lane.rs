@@ -65,6 +65,7 @@ impl Lane {
         let options = UnitOptions {
             limit: LIMIT,
             policy: policy.of_the_worker(),
+            ..UnitOptions::default()
         };
         let (unit, runner) =
             Unit::new(xu, &options, NoDevice, NoDevice).map_err(|fault| fault.to_string())?;

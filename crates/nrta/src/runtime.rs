@@ -223,6 +223,7 @@ impl Builder {
         let options = UnitOptions {
             limit: self.compute_limit,
             policy: self.poll_policy,
+            ..UnitOptions::default()
         };
         let stage = ComputeStage::new(stager, distrust);
         let (compute, runner) = Unit::new(xu, &options, stage, engine)?;
@@ -237,7 +238,7 @@ impl Builder {
             let xu = xu_id(XuType::TensorOp, queue, vnc)?;
             let options = UnitOptions {
                 limit: TENSOR_OP_LIMIT,
-                policy: self.poll_policy,
+                ..options.clone()
             };
             let (unit, runner) = Unit::new(xu, &options, TransferStage, engine)?;
             transfers.push(unit);

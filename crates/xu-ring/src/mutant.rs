@@ -69,6 +69,10 @@ mutants! {
     ShareRelease = "share-release",
     /// The last end does not acquire what the others released.
     ShareAcquire = "share-acquire",
+    /// A ring that comes to a used header does not acquire what the last one did.
+    HeaderClaim = "header-claim",
+    /// A ring that goes does not release its header.
+    HeaderClear = "header-clear",
     /// The submitted cursor moves before the slot is written.
     PublishBeforeBody = "publish-before-body",
     /// The submitted cursor moves past each request of a batch before its slot is written.
@@ -93,6 +97,8 @@ mutants! {
     LapOffByOne = "lap-off-by-one",
     /// A waiter's flag is stored after its descriptor.
     WaiterFlagLast = "waiter-flag-last",
+    /// A waiter that is taken back stays in the slot.
+    WaiterNotRemoved = "waiter-not-removed",
     /// A snapshot loads its cursors from submitted to completed.
     SnapshotBackwards = "snapshot-backwards",
     /// A push stores the state of a slot with `Relaxed`.

@@ -67,13 +67,15 @@
 //! | `submitted`, by submit | `submitted`, by observers | number and empty waiter of the slot before a waiter is installed |
 //! | descriptor of a waiter, by an observer | the same, by pop | the flag that belongs to it, where the lock is not held |
 //! | the count of handles | the same, by the last one to go | every use of the memory before its freeing |
+//! | empty header, by the last end of a ring | the same, by the next ring in it | all that was done through the ring before the next |
 //!
 //! What need not be ordered: stages `HELD` and `FREE` are told to nobody, so they are stored with `Relaxed`; the submitter,
 //! who asks, wrote them itself. The worker cannot take the stage of another lap for its own: see the ownership rule in
 //! `queue/memory.rs`.
 //!
 //! The waiter is what a third party writes. Its words are atomic, so nobody can cause a data race; that no waiter is
-//! forgotten is the work of the unit's `mark_comp_lock`, which covers [`Observer::install_waiter`] and [`Worker::pop`].
+//! forgotten is the work of the unit's `mark_comp_lock`, which covers [`Observer::install_waiter`],
+//! [`Observer::remove_waiter`] and [`Worker::pop`].
 //! `tests/loom.rs` weakens each of these orderings in turn and shows a run of the ring that then goes wrong.
 //!
 //! # Batches
@@ -91,7 +93,8 @@
 //! * **Release stores by single writers.** No cursor and no stage is ever changed by a read-modify-write operation.
 //! * **The far cursor is cached.** The submitter loads `completed` only when what it saw last says that the ring is full.
 //! * **No division.** Each end keeps the index of its cursor and wraps it by comparison, so any capacity will do.
-//! * **Lines apart.** Slots begin on a pair of lines, and so does the header, whose cursors the ABI keeps 64 bytes apart.
+//! * **Lines apart.** Slots begin on a pair of lines, and so does the header, whose cursors the ABI keeps 64 bytes apart. A
+//!   header that [`ring_in`] is given begins on a line. Wherever it is, an end has its address at hand.
 //!
 //! # Map
 //!
@@ -99,12 +102,15 @@
 //! |---|---|
 //! | `submitter`, `worker`, `observer` | the ends: [`Submitter`], [`Worker`], [`Observer`] |
 //! | `halves` | the algorithm, as the two halves that own slots |
-//! | `memory` | header, slots, stages, the ownership rule, and who frees them |
+//! | `header`, `home` | [`Header`], and somebody else's memory that it is in |
+//! | `memory` | slots, stages, the ownership rule, and who frees all that |
 //! | `waiter`, `error` | [`Waiter`], and the answers of a ring that refuses |
 //! | `order` | the ordering of every access that two ends meet at |
 
 mod error;
 mod halves;
+mod header;
+mod home;
 mod memory;
 mod observer;
 mod order;
@@ -112,9 +118,14 @@ mod submitter;
 mod waiter;
 mod worker;
 
+use alloc::sync::Arc;
+
 use xu_abi::{Cursor, XuId};
 
 pub use error::{BatchError, InstallError, NeverIssued, PeekError, RingError, SubmitError};
+use home::Home;
+
+pub use header::Header;
 pub use observer::{Observer, Snapshot};
 pub use submitter::{Batch, Pending, Submitter};
 pub use waiter::Waiter;
@@ -130,7 +141,35 @@ pub type Ends<T> = (Submitter<T>, Worker<T>, Observer<T>);
 /// # Errors
 /// [`RingError::ZeroCapacity`], and [`RingError::NoMemory`] for a capacity that cannot be allocated.
 pub fn ring<T: Send>(xu: XuId, capacity: u64) -> Result<Ends<T>, RingError> {
-    ends(xu, capacity, Cursor::FIRST)
+    ends(xu, capacity, Cursor::FIRST, None)
+}
+
+/// As [`ring`], with the ring's header in memory of the caller's: the one that `header` finds in `home`.
+///
+/// The ring keeps `home` until its last end is gone. Then the header is empty again, and ready for another ring: all that was
+/// done through the ends, and the dropping of the payloads that were left, happens before that one is made. The slots and
+/// all else are the ring's own.
+///
+/// The header cannot be one that goes earlier, because it is borrowed from `home` or from nothing:
+///
+/// ```compile_fail,E0597
+/// let local = xu_ring::queue::Header::new();
+/// let (xu, home) = (xu_abi::XuId::from_raw(1), std::sync::Arc::new(()));
+/// let ends = xu_ring::queue::ring_in::<u32, ()>(xu, 8, home, |_| &local);
+/// ```
+///
+/// A payload that owns an end of its own ring, or a `home` that does, keeps itself alive: somebody has to take the end out.
+///
+/// # Errors
+/// As [`ring`], and [`RingError::HeaderInUse`] when there is a ring in the header: one of its ends is left. The ring that is
+/// there notices nothing, and `home` is dropped.
+pub fn ring_in<T: Send, H: Send + Sync + 'static>(
+    xu: XuId,
+    capacity: u64,
+    home: Arc<H>,
+    header: impl FnOnce(&H) -> &Header,
+) -> Result<Ends<T>, RingError> {
+    ends(xu, capacity, Cursor::FIRST, Some(Home::new(home, header)))
 }
 
 /// As [`ring`], with `start` as the number of the first request; [`Cursor::NONE`] counts as [`Cursor::FIRST`].
@@ -145,11 +184,16 @@ pub fn ring_starting_at<T: Send>(
     capacity: u64,
     start: Cursor,
 ) -> Result<Ends<T>, RingError> {
-    ends(xu, capacity, start)
+    ends(xu, capacity, start, None)
 }
 
-fn ends<T: Send>(xu: XuId, capacity: u64, start: Cursor) -> Result<Ends<T>, RingError> {
-    let (submit, work, memory) = halves::split(xu, capacity, start)?;
+fn ends<T: Send>(
+    xu: XuId,
+    capacity: u64,
+    start: Cursor,
+    home: Option<Home>,
+) -> Result<Ends<T>, RingError> {
+    let (submit, work, memory) = halves::split(xu, capacity, start, home)?;
     Ok((
         Submitter::new(submit),
         Worker::new(work),

@@ -6,14 +6,14 @@
 // Only the address of a status cell is carried, never used: the same type in both worlds.
 #[cfg(feature = "alloc")]
 pub(crate) use core::sync::atomic::AtomicI32;
+#[cfg(all(feature = "alloc", not(loom)))]
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-#[cfg(all(feature = "alloc", not(loom)))]
-pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
 #[cfg(all(feature = "alloc", loom))]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
 

@@ -12,6 +12,7 @@
 use std::sync::atomic::AtomicUsize as Count;
 use std::sync::atomic::Ordering::Relaxed;
 
+mod header;
 mod proof;
 
 use loom::cell::UnsafeCell;
@@ -440,6 +441,67 @@ mod models {
         });
     }
 
+    /// A waiter is either taken back or signalled.
+    #[test]
+    fn remove_or_pop() {
+        explore("remove_or_pop", None, 5, || {
+            let (mut submitter, mut worker, observer) = ring(1);
+            let waiter = Waiter::pooled(7).expect("not negative");
+            let mark_comp_lock = Arc::new(Mutex::new(()));
+            assert!(submit(&mut submitter));
+            assert!(install(&observer, &mark_comp_lock, seq(1), waiter));
+            let giving_up = thread::spawn({
+                let lock = mark_comp_lock.clone();
+                move || {
+                    let _guard = lock.lock().expect("nobody panics");
+                    observer.remove_waiter(seq(1), waiter)
+                }
+            });
+            let popped = pop(&mut worker, Some(&mark_comp_lock)).expect("it is triggered");
+            match giving_up.join().expect("no panic") {
+                Ok(is_removed) => {
+                    assert!(is_removed, "no other waiter is there");
+                    assert_eq!(popped.waiter, None, "a signal for nobody");
+                }
+                Err(error) => {
+                    assert_eq!(error, InstallError::Completed { seq: seq(1) });
+                    assert_eq!(popped.waiter, Some(waiter), "a lost signal");
+                }
+            }
+            finish(submitter, worker);
+        });
+    }
+
+    /// Without the lock the worker may signal a waiter that was removed, but the waiter that came after it stays.
+    #[test]
+    fn remove_without_lock() {
+        explore("remove_without_lock", None, 100, || {
+            let (mut submitter, mut worker, observer) = ring(1);
+            let [first, second] = [7, 8].map(|efd| Waiter::pooled(efd).expect("not negative"));
+            assert!(submit(&mut submitter));
+            observer.install_waiter(seq(1), first).expect("outstanding");
+            let installing = thread::spawn({
+                let observer = observer.clone();
+                move || observer.install_waiter(seq(1), second)
+            });
+            let is_removed = observer.remove_waiter(seq(1), first);
+            let replaced = installing.join().expect("no panic").expect("outstanding");
+            assert_eq!(is_removed, Ok(replaced.is_none()));
+            let popped = pop(&mut worker, None).expect("it is triggered");
+            assert_eq!(popped.waiter, Some(second));
+        });
+    }
+
+    #[test]
+    fn header_reused() {
+        explore("header_reused", None, 10, header::reused);
+    }
+
+    #[test]
+    fn header_watched() {
+        explore("header_watched", None, 10, header::watched);
+    }
+
     /// Two requests triggered at once, and one more as soon as there is room.
     #[test]
     fn trigger_all() {
@@ -535,9 +597,9 @@ mod mutants {
         submitted_load: SubmittedLoad by three_cap1_n2, three_cap2_n3, batch_and_waiter;
         triggered_store: TriggeredStore by snapshot;
         triggered_load: TriggeredLoad by snapshot;
-        completed_store: CompletedStore by two_cap1_n2, two_cap2_n3, two_cap3_n4, batches_cap1, status_before_completion;
+        completed_store: CompletedStore by two_cap1_n2, two_cap2_n3, two_cap3_n4, batches_cap1, status_before_completion, header_watched;
         completed_load_by_submitter: CompletedLoadBySubmitter by two_cap1_n2, two_cap2_n3, two_cap3_n4, batches_cap1, trigger_all;
-        completed_load_by_observer: CompletedLoadByObserver by snapshot, status_before_completion;
+        completed_load_by_observer: CompletedLoadByObserver by snapshot, status_before_completion, header_watched;
         stage_store_by_trigger: StageStoreByTrigger by two_cap1_n2, two_cap2_n3, two_cap3_n4, batches_cap2, trigger_all;
         stage_load_by_worker: StageLoadByWorker by two_cap1_n2, two_cap2_n3, two_cap3_n4, batches_cap2, trigger_all;
         stage_store_by_pop: StageStoreByPop by poll;
@@ -546,6 +608,8 @@ mod mutants {
         waiter_load: WaiterLoad by waiter_without_lock;
         share_release: ShareRelease by any_end_goes_last, any_end_goes_last_with_batches;
         share_acquire: ShareAcquire by any_end_goes_last, any_end_goes_last_with_batches;
+        header_claim: HeaderClaim by header_reused;
+        header_clear: HeaderClear by header_reused;
         publish_before_body: PublishBeforeBody by three_cap1_n2, three_cap2_n3;
         batch_before_body: BatchBeforeBody by batch_and_waiter;
         stage_not_reset: StageNotReset by poll;
@@ -558,6 +622,7 @@ mod mutants {
         batch_before_capture: BatchBeforeCapture by batches_cap1, batches_cap2, batches_cap3;
         lap_off_by_one: LapOffByOne by poll;
         waiter_flag_last: WaiterFlagLast by waiter_without_lock;
+        waiter_not_removed: WaiterNotRemoved by remove_or_pop;
         snapshot_backwards: SnapshotBackwards by snapshot;
     }
 
@@ -571,10 +636,12 @@ mod mutants {
         assert_eq!(LISTED, of_the_queue);
     }
 
-    /// The one fault that is the caller's: without `mark_comp_lock` a waiter can be forgotten.
+    /// The one fault that is the caller's: without `mark_comp_lock` a waiter can be forgotten, or signalled after it
+    /// was taken back.
     #[test]
     fn pop_without_lock() {
         assert_killed(POP_WITHOUT_LOCK, "models::three_cap1_n2");
+        assert_killed(POP_WITHOUT_LOCK, "models::remove_or_pop");
     }
 
     /// No fault, no failure: otherwise a kill would prove nothing.

@@ -3,9 +3,10 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 use xu_abi::XuId;
-use xu_ring::queue::RingError;
+use xu_ring::queue::{Header, RingError};
 
 thread_local! {
     /// How many allocations of this thread still succeed; `None`: all of them.
@@ -86,5 +87,25 @@ fn r3_each_failing_allocation_is_an_error() {
     // 8 slots of 32 bytes, which begin at a pair of cache lines; the header in two such pairs, the count in a third.
     assert_eq!(HELD.with(Cell::get) - before, (8 * 32 + 128 - 8) + 3 * 128);
     drop(ends);
+    assert_eq!(HELD.with(Cell::get), before);
+}
+
+#[test]
+fn r3_each_failing_allocation_leaves_the_home_as_it_was() {
+    let xu = XuId::from_raw(0x0301);
+    let home = Arc::new(Header::new());
+    let before = HELD.with(Cell::get);
+    for allowed in 0..2 {
+        let owner = home.clone();
+        ALLOWED.with(|left| left.set(Some(allowed)));
+        let made = xu_ring::queue::ring_in::<u64, _>(xu, 8, owner, |home| home);
+        ALLOWED.with(|left| left.set(None));
+        assert_eq!(made.err(), Some(RingError::NoMemory { xu, capacity: 8 }));
+        assert_eq!(HELD.with(Cell::get), before);
+        assert!(!home.is_in_use());
+        assert_eq!(Arc::strong_count(&home), 1);
+    }
+    let owner = home.clone();
+    drop(xu_ring::queue::ring_in::<u64, _>(xu, 8, owner, |home| home));
     assert_eq!(HELD.with(Cell::get), before);
 }

@@ -56,6 +56,11 @@ enum Op {
         efd: i32,
         pooled: bool,
     },
+    /// Takes back the waiter of such a request, or tries to with one that is not there.
+    Remove {
+        offset: i64,
+        is_there: bool,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -76,8 +81,10 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(max, panics_at)| Op::PopBatch { max, panics_at }),
         1 => (0_usize..12).prop_map(|steps| Op::Drain { steps }),
         2 => offset.clone().prop_map(|offset| Op::IsCompleted { offset }),
-        2 => (offset, 0..=i32::MAX, any::<bool>())
+        2 => (offset.clone(), 0..=i32::MAX, any::<bool>())
             .prop_map(|(offset, efd, pooled)| Op::Install { offset, efd, pooled }),
+        1 => (offset, any::<bool>())
+            .prop_map(|(offset, is_there)| Op::Remove { offset, is_there }),
     ]
 }
 
@@ -117,6 +124,15 @@ impl Model {
             });
         }
         Ok(number < self.completed())
+    }
+
+    /// Where the waiter of a request is.
+    fn waiter_of(&mut self, number: u64) -> Result<&mut Option<Waiter>, InstallError> {
+        if self.is_completed(number)? {
+            return Err(InstallError::Completed { seq: seq(number) });
+        }
+        let index = usize::try_from(number - self.completed()).unwrap();
+        Ok(&mut self.entries[index].waiter)
     }
 
     fn room(&self) -> usize {
@@ -325,19 +341,31 @@ fn apply(op: &Op, model: &mut Model, ends: &mut Ends<Payload>, alive: &Arc<()>) 
             } else {
                 Waiter::one_shot(efd)
             };
-            let expected = match model.is_completed(number) {
-                Err(never_issued) => Err(InstallError::NeverIssued(never_issued)),
-                Ok(true) => Err(InstallError::Completed { seq: seq(number) }),
-                Ok(false) => {
-                    let index = number - model.completed();
-                    let entry = &mut model.entries[usize::try_from(index).unwrap()];
-                    Ok(std::mem::replace(&mut entry.waiter, waiter))
-                }
-            };
+            let expected = model
+                .waiter_of(number)
+                .map(|place| std::mem::replace(place, waiter));
             assert_eq!(
                 observer.install_waiter(seq(number), waiter.unwrap()),
                 expected
             );
+        }
+        Op::Remove { offset, is_there } => {
+            let number = near(model, offset);
+            let mut place = model.waiter_of(number);
+            let present = place.as_deref().ok().copied().flatten();
+            // A descriptor of the other kind is another waiter.
+            let other = match present {
+                Some(waiter) if waiter.is_pooled() => Waiter::one_shot(waiter.efd()),
+                Some(waiter) => Waiter::pooled(waiter.efd()),
+                None => Waiter::pooled(5),
+            };
+            let waiter = present.filter(|_| is_there).or(other).unwrap();
+            let is_removed = Some(waiter) == present;
+            if let (true, Ok(place)) = (is_removed, &mut place) {
+                **place = None;
+            }
+            let expected = place.map(|_| is_removed);
+            assert_eq!(observer.remove_waiter(seq(number), waiter), expected);
         }
     }
 }

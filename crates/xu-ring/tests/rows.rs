@@ -502,6 +502,34 @@ fn r6_waiters_are_refused_where_no_signal_will_come() {
 }
 
 #[test]
+fn r6_waiter_is_taken_back_if_it_is_still_there() {
+    let (mut submitter, mut worker, observer) = ring(1);
+    let waiter = Waiter::pooled(3).unwrap();
+    let others = [Waiter::one_shot(3).unwrap(), Waiter::pooled(4).unwrap()];
+    let remove = |seq| observer.remove_waiter(seq, waiter);
+    let never_issued = |seq| Err(InstallError::NeverIssued(NeverIssued { seq, xu: XU }));
+    assert_eq!(remove(seq(0)), never_issued(seq(0)));
+    assert_eq!(remove(seq(1)), never_issued(seq(1)));
+    submitter.submit(Box::new(())).unwrap();
+    submitter.trigger_next().unwrap();
+    assert_eq!(remove(seq(1)), Ok(false), "nobody waits");
+    observer.install_waiter(seq(1), waiter).unwrap();
+    for other in others {
+        assert_eq!(observer.remove_waiter(seq(1), other), Ok(false));
+    }
+    assert_eq!(remove(seq(1)), Ok(true));
+    assert_eq!(remove(seq(1)), Ok(false), "nobody waits any more");
+    // Its place is as if it had never been there.
+    assert_eq!(observer.install_waiter(seq(1), others[0]), Ok(None));
+    assert_eq!(remove(seq(1)), Ok(false), "another waits");
+    assert_eq!(worker.pop().unwrap().waiter, Some(others[0]));
+    let completed = Err(InstallError::Completed { seq: seq(1) });
+    assert_eq!(observer.remove_waiter(seq(1), others[0]), completed);
+    let foreign = SeqId::new(OTHER, Cursor::FIRST);
+    assert_eq!(remove(foreign), never_issued(foreign));
+}
+
+#[test]
 fn ends_print_themselves_without_their_payloads() {
     let (mut submitter, mut worker, observer) = ring(2);
     submitter.submit(Payload::boxed(&Arc::default())).unwrap();

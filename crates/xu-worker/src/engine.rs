@@ -26,6 +26,12 @@ pub trait Stage: Send {
     /// From the first byte on the device may know: any error degrades the unit, and the request is kept
     /// until the unit is dropped.
     fn commit(&mut self, item: &mut Self::Item) -> Result<(), StageError>;
+
+    /// The id of the model that the request runs, for the unit's `last_posted_model`; 0 is none.
+    fn model(&self, item: &Self::Item) -> u32 {
+        let _ = item;
+        0
+    }
 }
 
 /// Why a request was not staged.
@@ -72,6 +78,12 @@ pub trait Engine: Send {
     /// Called once per request, whether it ran or not, before its completion becomes visible.
     /// What the device may still touch must be kept, not freed: the unit is degraded then.
     fn finish(&mut self, item: Self::Item, status: Status) -> Self::Outcome;
+
+    /// The id of the model that the request runs, for the unit's `last_exec_model`; 0 is none.
+    fn model(&self, item: &Self::Item) -> u32 {
+        let _ = item;
+        0
+    }
 }
 
 /// What one look found.

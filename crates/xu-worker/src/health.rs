@@ -2,9 +2,8 @@
 //!
 //! Written by submitters and the worker, read by anyone. Spec `xu.md` sections 2.3 and 4.
 
+use crate::sync::{AtomicU32, Mutex, Ordering};
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
-use parking_lot::Mutex;
 use xu_abi::{SeqId, Status};
 
 /// Whether a unit takes work. The values are those of the ABI's `health_status`.
@@ -49,24 +48,18 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The cell in which a unit keeps its health.
+/// A unit's `health_status`, which is in its entry of the table, and the cause, which is beside.
 #[derive(Debug)]
-pub(crate) struct HealthCell {
-    state: AtomicU32,
-    cause: Mutex<Option<Cause>>,
+pub(crate) struct HealthCell<'a> {
+    pub(crate) status: &'a AtomicU32,
+    pub(crate) cause: &'a Mutex<Option<Cause>>,
 }
 
-impl HealthCell {
-    pub(crate) fn new() -> Self {
-        Self {
-            state: AtomicU32::new(Health::Healthy as u32),
-            cause: Mutex::new(None),
-        }
-    }
-
+impl HealthCell<'_> {
+    #[inline]
     pub(crate) fn get(&self) -> Health {
         // PAIRS: with the AcqRel in `worsen`; whoever sees Degraded also finds the cause.
-        match self.state.load(Ordering::Acquire) {
+        match self.status.load(Ordering::Acquire) {
             0 => Health::Healthy,
             1 => Health::Closing,
             _ => Health::Degraded,
@@ -89,17 +82,21 @@ impl HealthCell {
 
     fn worsen(&self, to: Health) {
         // PAIRS: with the acquire load in `get`. A maximum, so that no writer can undo another.
-        self.state.fetch_max(to as u32, Ordering::AcqRel);
+        self.status.fetch_max(to as u32, Ordering::AcqRel);
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[test]
     fn health_only_gets_worse_and_keeps_its_first_cause() {
-        let health = HealthCell::new();
+        let (status, cause) = (AtomicU32::new(0), Mutex::new(None));
+        let health = HealthCell {
+            status: &status,
+            cause: &cause,
+        };
         let cause = |text: &str| Cause {
             status: Status::TIMEOUT,
             seq: None,

@@ -61,7 +61,9 @@
 //! | [`health`] | healthy, closing, degraded, and why | 4, 2.3 |
 //! | [`completion`](mod@completion), `cell` | tell one caller | 4, 8.4 |
 //! | [`engine`] | the two traits of a kind of work | 4, step and submit funnel |
-//! | [`mod@unit`], [`refusal`], `work_item` | gates, locks and order of submission | 4, submit funnel |
+//! | [`mod@unit`], `funnel`, [`refusal`], `work_item` | gates, locks and order of submission | 4, submit funnel |
+//! | [`table`], `shared` | units in memory as the ABI lays them out, and the two lookups | 2.3, 2.4 |
+//! | [`unstage`] | models that go when the unit has done with them | 4, step |
 //! | [`runner`] | one step of a unit on the worker | 4, step |
 //! | `need_wake` | whether a submission has to wake the worker | 8.2 |
 //! | [`room`] | wait for a free slot, or for an empty queue | 4, shutdown |
@@ -78,6 +80,7 @@ pub mod engine;
 pub mod eventfd;
 pub mod events;
 pub mod fork;
+mod funnel;
 pub mod health;
 pub mod here_only;
 #[cfg(loom)]
@@ -93,12 +96,15 @@ pub mod refusal;
 pub mod room;
 mod rounds;
 pub mod runner;
+mod shared;
 pub mod shutdown;
 #[cfg(all(feature = "mio", not(any(loom, miri))))]
 pub mod source;
 mod spin;
 mod sync;
+pub mod table;
 pub mod unit;
+pub mod unstage;
 pub mod waits;
 mod wake;
 mod work_item;
@@ -111,7 +117,8 @@ pub use health::{Cause, Health};
 pub use policy::PollPolicy;
 pub use refusal::{Refusal, Refused, RefusedBatch};
 pub use runner::{Runner, Step, UnitRunner};
+pub use shared::Table;
 pub use shutdown::{CloseError, CloseOptions, Closed, Closing, InFlight, Report, Workers};
-pub use unit::{Accepted, Unit, UnitError, UnitOptions};
+pub use unit::{Accepted, Place, Unit, UnitError, UnitOptions};
 #[cfg(not(any(loom, miri)))]
 pub use worker::{WorkerError, WorkerThread};

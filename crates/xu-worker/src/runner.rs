@@ -11,13 +11,15 @@
 //! An engine that panics degrades its unit; its queued requests complete with an error.
 
 use crate::completion::Notifier;
+use crate::completion_pool::Lease;
 use crate::engine::{Engine, Progress};
-use crate::eventfd::WorkCount;
+use crate::eventfd::{SignalError, WorkCount};
 use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
 use crate::policy::PollPolicy;
+use crate::shared::Shared;
 use crate::sync::Ordering;
-use crate::unit::Shared;
+use crate::waits::Waits;
 use crate::wake::{discard, drop_foreign};
 use crate::work_item::{Request, Returns, WorkItem};
 use core::fmt;
@@ -77,7 +79,7 @@ struct Parts<E: Engine> {
     engine: E,
     ring: Worker<WorkItem<E::Item, E::Outcome>>,
     returns: Returns<E::Item, E::Outcome>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<E::Item, E::Outcome>>,
     /// Whether the request at the head has begun.
     begun: bool,
 }
@@ -88,7 +90,7 @@ impl<E: Engine> UnitRunner<E> {
         engine: E,
         ring: Worker<WorkItem<E::Item, E::Outcome>>,
         returns: Returns<E::Item, E::Outcome>,
-        shared: Arc<Shared>,
+        shared: Arc<Shared<E::Item, E::Outcome>>,
     ) -> Self {
         Self {
             parts: HereOnly::new(Parts {
@@ -106,8 +108,7 @@ impl<E: Engine> UnitRunner<E> {
 impl<E: Engine> Parts<E> {
     /// The step cycle of the spec.
     fn step(&mut self) -> Step {
-        // Relaxed: set by this thread.
-        if self.shared.abandoned.load(Ordering::Relaxed) {
+        if self.shared.is_abandoned() {
             // A submit that passed the gates just before the unit was given up.
             self.clear();
             return Step::Idle;
@@ -120,7 +121,7 @@ impl<E: Engine> Parts<E> {
             Ok(Look::Fatal(seq, cause)) => {
                 let status = cause.status;
                 // Degraded before the completion is visible: whoever sees the status also sees the health.
-                self.shared.health.degrade(Cause {
+                self.shared.degrade(Cause {
                     seq: Some(seq),
                     ..cause
                 });
@@ -136,14 +137,17 @@ impl<E: Engine> Parts<E> {
         let Some(request) = current.item().and_then(WorkItem::request) else {
             return Ok(Look::Finished(seq, Status::FAILURE));
         };
-        if self.shared.health.get() == Health::Degraded {
+        if self.shared.health() == Health::Degraded {
             return Ok(Look::Finished(seq, Status::EXEC_UNIT_UNRECOVERABLE));
         }
         let begun = core::mem::replace(&mut self.begun, true);
         let engine = &mut self.engine;
         let progress = catch_unwind(AssertUnwindSafe(|| advance(engine, request, begun)));
         Ok(match progress {
-            Ok(Progress::Continue) => Look::InFlight,
+            Ok(Progress::Continue) => {
+                self.mark_running(true);
+                Look::InFlight
+            }
             Ok(Progress::Done(status)) => Look::Finished(seq, status),
             Ok(Progress::Fatal(cause)) => Look::Fatal(seq, cause),
             Err(panic) => Look::Fatal(seq, panicked(panic)),
@@ -155,6 +159,7 @@ impl<E: Engine> Parts<E> {
     /// Whatever turns out to be broken on the way, this request completes in good order first.
     fn complete(&mut self, seq: SeqId, status: Status) -> Step {
         self.begun = false;
+        self.mark_running(false);
         let settled = match self.settle(seq, status) {
             Ok(Some(settled)) => settled,
             Ok(None) => {
@@ -162,6 +167,10 @@ impl<E: Engine> Parts<E> {
             }
             Err(error) => return self.broken(Some(seq), error.to_string()),
         };
+        if self.shared.staged().is_anything_deferred() {
+            // Step 4, the second half.
+            self.shared.unstage();
+        }
         let counted = self.take_count();
         settled.write_status(status);
         let popped = self.pop();
@@ -193,6 +202,7 @@ impl<E: Engine> Parts<E> {
         }))
     }
 
+    /// Step 5 of an execution.
     fn finish(
         &mut self,
         item: E::Item,
@@ -200,16 +210,26 @@ impl<E: Engine> Parts<E> {
         seq: SeqId,
         status: Status,
     ) -> Settled<E::Outcome> {
+        self.shared.staged().record(self.engine.model(&item));
         let engine = &mut self.engine;
         match catch_unwind(AssertUnwindSafe(|| engine.finish(item, status))) {
             Ok(outcome) => Settled::Execute(notifier, outcome),
             Err(panic) => {
-                self.shared.health.degrade(Cause {
+                self.shared.degrade(Cause {
                     seq: Some(seq),
                     ..panicked(panic)
                 });
                 Settled::Lost(notifier)
             }
+        }
+    }
+
+    /// Says in the entry whether the request at the head has been begun and not finished.
+    fn mark_running(&self, running: bool) {
+        let word = &self.shared.entry.current_exec_initialized;
+        // Relaxed: for those who watch. Written when it changes only: submitters look at the same line.
+        if word.load(Ordering::Relaxed) != u8::from(running) {
+            word.store(u8::from(running), Ordering::Relaxed);
         }
     }
 
@@ -222,18 +242,33 @@ impl<E: Engine> Parts<E> {
         }
     }
 
-    /// Makes the completion visible, and wakes those who wait for room.
+    /// Makes the completion visible, and tells those who wait for it or for room.
     ///
     /// The lock keeps a waiter from saying so half-way between the two: it either sees the completion, or is seen here.
-    fn pop(&mut self) -> Result<(), PeekError> {
-        let lock = self.shared.mark_comp.lock();
-        let popped = self.ring.pop().map(drop);
-        let awaited = self.shared.room.is_awaited();
-        drop(lock);
-        if awaited {
-            self.shared.room.released();
+    fn pop(&mut self) -> Result<(), Broken> {
+        let (ring, shared) = (&mut self.ring, &self.shared);
+        let told = shared.under_mark_comp(|waits| {
+            let seq = ring.pop()?.seq;
+            Ok::<_, PeekError>(Told {
+                seq,
+                // Nearly always nobody waits here.
+                signalled: if waits.is_empty() {
+                    Ok(None)
+                } else {
+                    waits.completed(seq)
+                },
+                is_armed: shared.events.is_armed(),
+                is_awaited: shared.room.is_awaited(),
+            })
+        })?;
+        if told.is_armed {
+            shared.events.completed(told.seq);
         }
-        popped
+        if told.is_awaited {
+            shared.room.released();
+        }
+        told.signalled?;
+        Ok(())
     }
 
     /// Accounting is broken and nothing here can be trusted to pair again.
@@ -247,14 +282,16 @@ impl<E: Engine> Parts<E> {
     }
 
     fn give_up(&mut self, cause: Cause) {
-        self.shared.health.degrade(cause);
+        self.shared.degrade(cause);
         self.abandon();
     }
 
     fn abandon(&mut self) {
-        // PAIRS: with the acquire load in `Unit::is_drained`.
-        self.shared.abandoned.store(true, Ordering::Release);
+        self.shared.abandon();
         self.clear();
+        // What a corrupt ring keeps will never complete. A descriptor that cannot be signalled leaves its waiters to their
+        // deadlines, and there is nothing left here that could be broken.
+        let _ = self.shared.under_mark_comp(Waits::abandon);
     }
 
     /// Completes what is queued, so that nobody waits for it, and takes every work count, so that the
@@ -284,8 +321,8 @@ impl<E: Engine> Parts<E> {
 /// A worker that goes completes what is queued, so that nobody waits for it, and leaves a unit that takes no requests.
 impl<E: Engine> Drop for Parts<E> {
     fn drop(&mut self) {
-        if self.shared.health.get() == Health::Healthy {
-            self.shared.health.degrade(Cause {
+        if self.shared.health() == Health::Healthy {
+            self.shared.degrade(Cause {
                 status: Status::FAILURE,
                 seq: None,
                 text: "the worker is gone".into(),
@@ -313,6 +350,24 @@ fn advance<E: Engine>(
             engine.progress(item)
         }
     }
+}
+
+/// What a pop has found under the lock.
+struct Told {
+    seq: SeqId,
+    /// The descriptor that was signalled, which may go back to its pool now.
+    signalled: Result<Option<Arc<Lease>>, SignalError>,
+    is_armed: bool,
+    is_awaited: bool,
+}
+
+/// The accounting of the unit is broken.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Ring(#[from] PeekError),
+    #[error("no signal for who waits for a request: {0}")]
+    Signal(#[from] SignalError),
 }
 
 enum Look {

@@ -14,59 +14,33 @@
 //! The device is told before the worker is: staged and doorbelled, then the slot is written, then
 //! released, then the worker is woken.
 
-use crate::completion::{Cells, Completion};
-use crate::engine::{Engine, Stage, StageError};
-use crate::eventfd::WorkCount;
-use crate::health::{Cause, Health, HealthCell};
+use crate::completion::{Completion, completion};
+use crate::completion_pool::{CompletionPool, Lease};
+use crate::engine::{Engine, Stage};
+use crate::eventfd::{AppEvent, WorkCount};
+use crate::events::Registered;
+use crate::funnel::Funnel;
+use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
-use crate::need_wake::NeedWake;
 use crate::policy::PollPolicy;
 use crate::refusal::{Refusal, Refused, RefusedBatch};
-use crate::room::{Room, Ticket};
+use crate::room::Ticket;
 use crate::runner::UnitRunner;
+use crate::shared::{Shared, Table};
 use crate::shutdown::InFlight;
-use crate::sync::{AtomicBool, Mutex, Ordering};
-use crate::wake::discard;
-use crate::work_item::{Request, Spares, WorkItem, recycling};
+use crate::sync::Ordering;
+use crate::table::{Claim, TableError};
+use crate::unstage::{SUB_CORES, Staged, Unstage};
+use crate::waits::{self, Target, Waited, Waits};
+use crate::work_item::{WorkItem, recycling};
 use core::fmt;
 use core::task::{Context, Poll};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 use xu_abi::{Cursor, SeqId, Status, XuId};
-use xu_ring::queue::{NeverIssued, Observer, RingError, Submitter};
+use xu_ring::queue::{NeverIssued, Observer, RingError, Waiter};
 use xu_ring::spsc::CapacityError;
-
-/// Most completion cells that a unit keeps for use again.
-const MOST_CELLS: usize = 1024;
-
-/// What a unit's ring carries.
-pub(crate) type Item<S> = WorkItem<<S as Stage>::Item, <S as Stage>::Outcome>;
-
-/// What both halves of a unit share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) work: WorkCount,
-    pub(crate) policy: PollPolicy,
-    /// Whether the worker sleeps; used where the policy lets wakes be skipped.
-    pub(crate) need_wake: NeedWake,
-    pub(crate) health: HealthCell,
-    pub(crate) room: Room,
-    /// Set when the worker has given this unit up: what is still queued completes as lost when it is dropped.
-    pub(crate) abandoned: AtomicBool,
-    /// The lock under which requests complete: whoever wants to hear of completions says so under it.
-    pub(crate) mark_comp: Mutex<()>,
-}
-
-impl Shared {
-    /// Runs `announce` under the lock under which requests complete.
-    fn under_mark_comp(&self, announce: &dyn Fn()) {
-        let lock = self.mark_comp.lock();
-        announce();
-        drop(lock);
-    }
-}
 
 /// How a unit is made.
 #[derive(Clone, Debug)]
@@ -75,6 +49,8 @@ pub struct UnitOptions {
     pub limit: u64,
     /// How its worker looks at the device, and whether wakes may be skipped. All units of a worker have the same.
     pub policy: PollPolicy,
+    /// Where waits for a sequence get their descriptors; the units of a core share one.
+    pub pool: Arc<CompletionPool>,
 }
 
 impl Default for UnitOptions {
@@ -82,32 +58,36 @@ impl Default for UnitOptions {
         Self {
             limit: 8,
             policy: PollPolicy::default(),
+            pool: Arc::default(),
         }
     }
+}
+
+/// Where in memory a unit lies: an entry of a table that has the layout of the original's.
+#[derive(Debug)]
+pub struct Place<'a, S: Stage> {
+    /// The table, which the unit keeps alive.
+    pub table: &'a Arc<Table<S::Item, S::Outcome>>,
+    /// The entry: the number of the virtual core.
+    pub index: u8,
+    /// The address of the logical core, or whatever number a reader of the table should find.
+    pub vcore: u64,
 }
 
 /// The submitting half of an execution unit.
 ///
 /// In a child that was forked from the process that made it, every call is refused and dropping it does nothing.
 pub struct Unit<S: Stage> {
-    parts: HereOnly<Parts<S>>,
+    parts: HereOnly<Parts<S::Item, S::Outcome>>,
 }
 
-struct Parts<S: Stage> {
+struct Parts<I, O> {
     xu: XuId,
     limit: u64,
-    producer: Mutex<Producer<S>>,
-    observer: Observer<Item<S>>,
-    shared: Arc<Shared>,
-}
-
-struct Producer<S: Stage> {
-    stage: S,
-    ring: Submitter<Item<S>>,
-    spares: Spares<S::Item, S::Outcome>,
-    cells: Cells<S::Outcome>,
-    /// Requests that failed after the device may have seen them: kept until the unit goes.
-    quarantine: Vec<S::Item>,
+    /// The entry in the table, with the funnel behind its submit lock.
+    claim: Claim<Funnel<I, O>, Waits, Unstage>,
+    observer: Observer<WorkItem<I, O>>,
+    shared: Arc<Shared<I, O>>,
 }
 
 /// A unit could not be made.
@@ -120,6 +100,9 @@ pub enum UnitError {
     /// There was no memory for the boxes that go round.
     #[error("no room for the work items of a unit: {0}")]
     WorkItems(#[from] CapacityError),
+    /// The entry of the table is not to be had.
+    #[error(transparent)]
+    Table(#[from] TableError),
     /// The operating system gave no descriptor.
     #[error("no eventfd for a unit: {0}")]
     EventFd(#[from] io::Error),
@@ -135,8 +118,13 @@ pub struct Accepted<O> {
     pub completion: Completion<O>,
 }
 
-impl<S: Stage> Unit<S> {
-    /// Makes a unit, and the half that its worker runs.
+impl<S: Stage> Unit<S>
+where
+    S: 'static,
+    S::Item: 'static,
+    S::Outcome: 'static,
+{
+    /// Makes a unit in a table of its own, and the half that its worker runs.
     ///
     /// # Errors
     /// [`UnitError`]: an impossible limit, no memory, or no descriptor.
@@ -149,35 +137,54 @@ impl<S: Stage> Unit<S> {
     where
         E: Engine<Item = S::Item, Outcome = S::Outcome>,
     {
-        let (submitter, consumer, observer) = xu_ring::queue::ring(xu, options.limit)?;
-        let (spares, returns) = recycling(options.limit)?;
-        let shared = Arc::new(Shared {
-            work: WorkCount::new()?,
-            policy: options.policy,
-            need_wake: NeedWake::new(),
-            health: HealthCell::new(),
-            room: Room::default(),
-            abandoned: AtomicBool::new(false),
-            mark_comp: Mutex::new(()),
-        });
-        let producer = Producer {
-            stage,
-            ring: submitter,
-            spares,
-            cells: Cells::new(MOST_CELLS),
-            quarantine: Vec::new(),
+        let place = Place {
+            table: &Arc::new(Table::new(1)?),
+            index: 0,
+            vcore: 0,
         };
+        Self::new_in(place, xu, options, stage, engine)
+    }
+
+    /// Makes a unit in an entry of a table, where lookups find it until it is dropped, and the half that its worker runs.
+    ///
+    /// # Errors
+    /// [`UnitError`]: an impossible limit, no memory, no descriptor, or an entry that is not free. Nothing remains.
+    pub fn new_in<E>(
+        place: Place<'_, S>,
+        xu: XuId,
+        options: &UnitOptions,
+        stage: S,
+        engine: E,
+    ) -> Result<(Self, UnitRunner<E>), UnitError>
+    where
+        E: Engine<Item = S::Item, Outcome = S::Outcome>,
+    {
+        let claim = place.table.claim(place.index, xu, place.vcore)?;
+        let (submitter, consumer, observer) = claim.ring(options.limit)?;
+        let (spares, returns) = recycling(options.limit)?;
+        let work = WorkCount::new()?;
+        // Relaxed: published below.
+        claim.has_work_efd.store(work.number(), Ordering::Relaxed);
+        let funnel = Funnel::new(Box::new(stage), submitter, spares);
+        *claim.submit_work_lock.lock() = Some(Box::new(funnel));
+        *claim.mark_comp_lock.lock() = Some(Box::new(Waits::new()));
+        *claim.unstage_lock.lock() = Some(Box::default());
+        let pool = Arc::clone(&options.pool);
+        let shared = Arc::new(Shared::new(options.policy, claim.entry(), work, pool));
         let runner = UnitRunner::new(xu, engine, consumer, returns, Arc::clone(&shared));
+        claim.publish();
         let parts = HereOnly::new(Parts {
             xu,
             limit: options.limit,
-            producer: Mutex::new(producer),
+            claim,
             observer,
             shared,
         });
         Ok((Self { parts }, runner))
     }
+}
 
+impl<S: Stage> Unit<S> {
     /// Which queue this is.
     #[must_use]
     pub fn xu(&self) -> XuId {
@@ -199,7 +206,7 @@ impl<S: Stage> Unit<S> {
     /// Whether this unit takes work.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.parts.shared.health.get()
+        self.parts.shared.health()
     }
 
     /// The first fatal error, once the unit is degraded.
@@ -207,7 +214,7 @@ impl<S: Stage> Unit<S> {
     pub fn cause(&self) -> Option<Cause> {
         // In a forked child the lock may be held by a thread that does not exist there.
         if self.parts.is_here() {
-            self.parts.shared.health.cause()
+            self.parts.shared.cause()
         } else {
             None
         }
@@ -238,12 +245,13 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// [`Refused`] with the reason and, where that is possible, the request.
     pub fn submit(&self, item: S::Item) -> Result<Accepted<S::Outcome>, Refused<S::Item>> {
-        let item = self.check_process(item)?;
-        let mut producer = self.parts.producer.lock();
-        let (notifier, completion) = producer.cells.completion();
-        let submitted = producer.submit(item, |item| Request::Execute(item, Some(notifier)), self);
-        drop(producer);
-        let seq = self.conclude(submitted)?;
+        let mut ends = None;
+        let seq = self.through_funnel(item, |funnel, item, shared| {
+            let (notifier, completion) = funnel.completion();
+            ends = Some(completion);
+            funnel.submit(item, Some(notifier), shared)
+        })?;
+        let completion = ends.unwrap_or_else(|| completion().1);
         Ok(Accepted { seq, completion })
     }
 
@@ -252,11 +260,9 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// As [`Unit::submit`].
     pub fn post(&self, item: S::Item) -> Result<SeqId, Refused<S::Item>> {
-        let item = self.check_process(item)?;
-        let mut producer = self.parts.producer.lock();
-        let submitted = producer.submit(item, |item| Request::Execute(item, None), self);
-        drop(producer);
-        self.conclude(submitted)
+        self.through_funnel(item, |funnel, item, shared| {
+            funnel.submit(item, None, shared)
+        })
     }
 
     /// As [`Unit::post`] for several requests at once: the submit lock is taken once, the worker woken once.
@@ -265,40 +271,32 @@ impl<S: Stage> Unit<S> {
     ///
     /// # Errors
     /// [`RefusedBatch`] says how many were accepted, why the next one was not, and has the rest.
-    pub fn post_batch<I>(&self, items: I) -> Result<Option<SeqId>, RefusedBatch<I::IntoIter>>
+    pub fn post_batch<B>(&self, items: B) -> Result<Option<SeqId>, RefusedBatch<B::IntoIter>>
     where
-        I: IntoIterator<Item = S::Item>,
+        B: IntoIterator<Item = S::Item>,
     {
         let mut rest = items.into_iter();
-        let (mut accepted, mut last) = (0, None);
-        let mut refused = None;
-        if !self.parts.is_here() {
-            let reason = Refusal::Forked { xu: self.xu() };
-            return Err(RefusedBatch::new(
-                None,
-                Refused { reason, item: None },
-                rest,
-            ));
-        }
-        let mut producer = self.parts.producer.lock();
-        for item in rest.by_ref() {
-            match producer.hold(item, |item| Request::Execute(item, None), self) {
-                Ok(seq) => {
-                    accepted += 1;
-                    last = Some(seq);
-                }
-                Err(why) => {
-                    refused = Some(why);
-                    break;
+        let (mut accepted, mut last, mut refused) = (0, None, None);
+        let locked = self.with_funnel(|funnel, shared| {
+            for item in rest.by_ref() {
+                match funnel.hold(item, None, shared) {
+                    Ok(seq) => {
+                        accepted += 1;
+                        last = Some(seq);
+                    }
+                    Err(why) => {
+                        refused = Some(why);
+                        break;
+                    }
                 }
             }
-        }
-        producer.release_all(self);
-        drop(producer);
+            funnel.release_all(shared);
+        });
         if let Some(last) = last {
             self.wake(last, accepted);
         }
         self.tell_if_degraded();
+        let refused = refused.or_else(|| locked.err().map(|reason| Refused { reason, item: None }));
         match refused {
             None => Ok(last),
             Some(refused) => Err(RefusedBatch::new(last, refused, rest)),
@@ -307,14 +305,10 @@ impl<S: Stage> Unit<S> {
 
     /// Refuses new requests from now on; what is queued finishes.
     pub fn close(&self) {
-        if !self.parts.is_here() {
-            return;
-        }
         // Under the submit lock: when this returns, no submit that saw an open gate is still on its way.
-        let producer = self.parts.producer.lock();
-        self.parts.shared.health.close();
-        drop(producer);
-        self.parts.shared.room.released();
+        if self.with_funnel(|_, shared| shared.close()).is_ok() {
+            self.parts.shared.room.released();
+        }
     }
 
     /// Waits until every accepted request is complete.
@@ -351,8 +345,7 @@ impl<S: Stage> Unit<S> {
     /// Whether every accepted request is complete, or given up with its unit.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        // PAIRS: with the release store in `UnitRunner::give_up`.
-        self.depth() == 0 || self.parts.shared.abandoned.load(Ordering::Acquire)
+        self.depth() == 0 || self.parts.shared.is_abandoned()
     }
 
     /// Schedules a stop behind everything queued; its completion learns how that went.
@@ -362,22 +355,105 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// [`Refusal`] when the ring takes no more requests.
     pub fn schedule_stop(&self) -> Result<Accepted<()>, Refusal> {
-        let xu = self.xu();
-        if !self.parts.is_here() {
-            return Err(Refusal::Forked { xu });
-        }
-        let (notifier, completion) = crate::completion::completion();
-        let mut producer = self.parts.producer.lock();
-        let item = producer.spares.fill(Request::Stop(notifier));
-        let submitted = producer.ring.submit(item);
-        producer.release_all(self);
-        drop(producer);
+        let (notifier, completion) = completion();
+        let seq = self.with_funnel(|funnel, shared| funnel.stop(notifier, shared))?;
         self.tell_if_degraded();
-        let Ok(seq) = submitted else {
-            return Err(self.why_no_slot());
-        };
+        let seq = seq?;
         self.wake(seq, 1);
         Ok(Accepted { seq, completion })
+    }
+
+    /// Waits until the request of a sequence is complete, on a descriptor of the pool. A deadline that has passed asks once;
+    /// `None` waits for ever. Any number of threads may wait for one sequence.
+    ///
+    /// # Errors
+    /// [`NeverIssued`] when `seq` was never issued by this unit.
+    pub fn wait(&self, seq: SeqId, deadline: Option<Instant>) -> Result<Waited, NeverIssued> {
+        if self.is_completed(seq)? {
+            return Ok(Waited::Completed);
+        }
+        if !self.parts.is_here() {
+            return Ok(Waited::Abandoned);
+        }
+        let shared = &self.parts.shared;
+        let observer = &self.parts.observer;
+        let target = Sequence {
+            seq,
+            shared,
+            observer,
+        };
+        Ok(waits::wait(&target, seq, &shared.pool, deadline))
+    }
+
+    /// Signals `event` once when the request of a sequence is complete; at once, by this thread, when it is already.
+    /// Replaces the earlier event of the sequence, which is not written after the return.
+    ///
+    /// # Errors
+    /// [`NeverIssued`] when `seq` was never issued by this unit.
+    pub fn register_event(&self, seq: SeqId, event: AppEvent) -> Result<Registered, NeverIssued> {
+        let observer = &self.parts.observer;
+        observer.is_completed(seq)?;
+        if !self.parts.is_here() {
+            // Nothing completes here.
+            return Ok(Registered::Armed);
+        }
+        let shared = &self.parts.shared;
+        // It was issued, so it stays so.
+        let is_completed = || shared.under_mark_comp(|_| observer.is_completed(seq) == Ok(true));
+        Ok(shared.events.register(seq, event, is_completed))
+    }
+
+    /// Signals `event` once for each completion from now on. Replaces the earlier event of the unit, which is not written
+    /// after the return.
+    pub fn register_unit_event(&self, event: AppEvent) {
+        if self.parts.is_here() {
+            let shared = &self.parts.shared;
+            let observer = &self.parts.observer;
+            let last_completed = || shared.under_mark_comp(|_| observer.last_completed());
+            shared.events.register_unit(event, last_completed);
+        }
+    }
+
+    /// Takes the event of a sequence out. When this returns, no write to it is under way or will follow. `false` when there
+    /// is none: none was registered, or it was signalled.
+    ///
+    /// # Errors
+    /// [`NeverIssued`] when `seq` was never issued by this unit.
+    pub fn deregister_event(&self, seq: SeqId) -> Result<bool, NeverIssued> {
+        self.is_completed(seq)?;
+        Ok(self.parts.is_here() && self.parts.shared.events.deregister(seq))
+    }
+
+    /// Takes the event of the unit out. When this returns, no write to it is under way or will follow. `false` when there is
+    /// none.
+    pub fn deregister_unit_event(&self) -> bool {
+        self.parts.is_here() && self.parts.shared.events.deregister_unit()
+    }
+
+    /// Notifications that no application got, because its eventfd was full or broken.
+    #[must_use]
+    pub fn lost_notifications(&self) -> u64 {
+        self.parts.shared.events.lost()
+    }
+
+    /// Lets a model go after the next request of this unit is complete, on the worker's thread: until then, an execution may
+    /// still use it. At once when nothing is in flight.
+    ///
+    /// `sub_core` is the physical core of the logical one, 0 or 1; others count as 0.
+    pub fn defer_unstage(&self, sub_core: usize, staged: Staged) {
+        let shared = &self.parts.shared;
+        if !self.parts.is_here() {
+            core::mem::forget(staged);
+            return;
+        }
+        let sub_core = if sub_core < SUB_CORES { sub_core } else { 0 };
+        if let Some(unstage) = shared.entry.unstage_lock.lock().as_deref_mut() {
+            unstage.defer(sub_core, staged, &shared.staged());
+        }
+        // Nothing that is submitted from now on can use it, so this need not be exact.
+        if self.is_drained() {
+            shared.unstage();
+        }
     }
 
     /// Whether a submit would find a free slot, or be refused for good.
@@ -389,7 +465,7 @@ impl<S: Stage> Unit<S> {
         }
         let shared = &self.parts.shared;
         shared.room.register(ticket, cx.waker(), |announce| {
-            shared.under_mark_comp(announce);
+            shared.under_mark_comp(|_| announce());
         });
         // Look again: a release between the first look and the registration woke nobody.
         if self.has_room() {
@@ -421,7 +497,7 @@ impl<S: Stage> Unit<S> {
             return true;
         }
         let shared = &self.parts.shared;
-        let under_lock = |announce: &dyn Fn()| shared.under_mark_comp(announce);
+        let under_lock = |announce: &dyn Fn()| shared.under_mark_comp(|_| announce());
         shared.room.wait_until(deadline, under_lock, ready)
     }
 
@@ -432,26 +508,55 @@ impl<S: Stage> Unit<S> {
             || !self.parts.is_here()
     }
 
-    fn check_process(&self, item: S::Item) -> Result<S::Item, Refused<S::Item>> {
-        if self.parts.is_here() {
-            return Ok(item);
+    /// Runs `submit` under the submit lock, and does what comes after it.
+    #[inline]
+    fn through_funnel(
+        &self,
+        item: S::Item,
+        submit: impl FnOnce(
+            &mut Funnel<S::Item, S::Outcome>,
+            S::Item,
+            &Shared<S::Item, S::Outcome>,
+        ) -> Result<SeqId, Refused<S::Item>>,
+    ) -> Result<SeqId, Refused<S::Item>> {
+        let mut item = Some(item);
+        let submitted = self.with_funnel(|funnel, shared| {
+            let item = item.take()?;
+            Some(submit(funnel, item, shared))
+        });
+        match submitted {
+            Ok(Some(Ok(seq))) => {
+                self.wake(seq, 1);
+                Ok(seq)
+            }
+            Ok(Some(Err(refused))) => {
+                self.tell_if_degraded();
+                Err(refused)
+            }
+            Ok(None) => Err(Refused {
+                reason: Refusal::Closing { xu: self.xu() },
+                item,
+            }),
+            Err(reason) => Err(Refused { reason, item }),
         }
-        Err(Refused {
-            reason: Refusal::Forked { xu: self.xu() },
-            item: Some(item),
-        })
     }
 
-    /// What comes after the submit lock.
-    fn conclude(
+    /// # Errors
+    /// This process was forked from the one that made the unit.
+    #[inline]
+    fn with_funnel<R>(
         &self,
-        submitted: Result<SeqId, Refused<S::Item>>,
-    ) -> Result<SeqId, Refused<S::Item>> {
-        match submitted {
-            Ok(seq) => self.wake(seq, 1),
-            Err(_) => self.tell_if_degraded(),
+        run: impl FnOnce(&mut Funnel<S::Item, S::Outcome>, &Shared<S::Item, S::Outcome>) -> R,
+    ) -> Result<R, Refusal> {
+        let xu = self.xu();
+        if !self.parts.is_here() {
+            return Err(Refusal::Forked { xu });
         }
-        submitted
+        // It is there as long as the claim is.
+        match self.parts.claim.submit_work_lock.lock().as_deref_mut() {
+            Some(funnel) => Ok(run(funnel, &self.parts.shared)),
+            None => Err(Refusal::Closing { xu }),
+        }
     }
 
     /// Tells the worker of `requests` that end with `last`.
@@ -485,119 +590,47 @@ impl<S: Stage> Unit<S> {
     }
 
     fn degrade(&self, status: Status, seq: Option<SeqId>, text: String) {
-        self.parts
-            .shared
-            .health
-            .degrade(Cause { status, seq, text });
+        self.parts.shared.degrade(Cause { status, seq, text });
     }
+}
 
-    /// Why the ring did not take a request.
-    fn why_no_slot(&self) -> Refusal {
-        let xu = self.xu();
-        if self.last_submitted().cursor() >= Cursor::LAST {
-            Refusal::Exhausted { xu }
+/// One sequence of a unit, for which somebody waits.
+struct Sequence<'a, I, O> {
+    seq: SeqId,
+    shared: &'a Shared<I, O>,
+    observer: &'a Observer<WorkItem<I, O>>,
+}
+
+impl<I, O> Sequence<'_, I, O> {
+    fn waiter(lease: &Lease) -> Option<Waiter> {
+        if lease.is_pooled() {
+            Waiter::pooled(lease.number())
         } else {
-            Refusal::QueueFull {
-                xu,
-                limit: self.limit(),
-            }
+            Waiter::one_shot(lease.number())
         }
     }
 }
 
-impl<S: Stage> Producer<S> {
-    /// The funnel. The caller holds the submit lock, which is what makes it the single producer.
-    fn submit(
-        &mut self,
-        item: S::Item,
-        request: impl FnOnce(S::Item) -> Request<S::Item, S::Outcome>,
-        unit: &Unit<S>,
-    ) -> Result<SeqId, Refused<S::Item>> {
-        let seq = self.hold(item, request, unit)?;
-        self.release_all(unit);
-        Ok(seq)
+impl<I, O> Target for Sequence<'_, I, O> {
+    fn locked<R>(&self, look: impl FnOnce(&mut Waits) -> R) -> R {
+        self.shared.under_mark_comp(look)
     }
 
-    /// The funnel up to the trigger: the device knows the request, the worker does not.
-    fn hold(
-        &mut self,
-        mut item: S::Item,
-        request: impl FnOnce(S::Item) -> Request<S::Item, S::Outcome>,
-        unit: &Unit<S>,
-    ) -> Result<SeqId, Refused<S::Item>> {
-        if let Some(reason) = self.gate(unit) {
-            return Err(Refused {
-                reason,
-                item: Some(item),
-            });
-        }
-        if let Err(error) = self.stage.prepare(&mut item) {
-            let reason = Refusal::Prepare {
-                xu: unit.xu(),
-                status: error.status,
-                text: error.text,
-            };
-            return Err(Refused {
-                reason,
-                item: Some(item),
-            });
-        }
-        // ---- From here on the device may know. ----
-        if let Err(error) = self.commit(&mut item) {
-            self.quarantine.push(item);
-            unit.degrade(error.status, None, error.text.clone());
-            let reason = Refusal::Commit {
-                xu: unit.xu(),
-                status: error.status,
-                text: error.text,
-            };
-            return Err(Refused { reason, item: None });
-        }
-        let item = self.spares.fill(request(item));
-        self.ring.submit(item).map_err(|error| {
-            // The gates make this unreachable; were it reached, the device knows a request without a slot.
-            let reason = unit.why_no_slot();
-            if let Some(Request::Execute(item, _)) = error.into_item().take() {
-                self.quarantine.push(item);
-            }
-            unit.degrade(Status::FAILURE, None, reason.to_string());
-            Refused { reason, item: None }
-        })
+    fn is_completed(&self) -> bool {
+        self.observer.is_completed(self.seq) == Ok(true)
     }
 
-    /// A stage that panics half-way has failed half-way.
-    fn commit(&mut self, item: &mut S::Item) -> Result<(), StageError> {
-        let stage = &mut self.stage;
-        catch_unwind(AssertUnwindSafe(|| stage.commit(item))).unwrap_or_else(|payload| {
-            discard(payload);
-            Err(StageError::new(Status::FAILURE, "the stage panicked"))
-        })
+    fn install(&self, lease: &Lease) {
+        if let Some(waiter) = Self::waiter(lease) {
+            // Not complete, and the lock is held: it fits. The worker finds whom to signal in `Waits`; the slot names it for
+            // those who read the original's memory.
+            let _ = self.observer.install_waiter(self.seq, waiter);
+        }
     }
 
-    fn gate(&mut self, unit: &Unit<S>) -> Option<Refusal> {
-        let xu = unit.xu();
-        let health = unit.health();
-        if health == Health::Healthy
-            && self.ring.has_room()
-            && self.ring.last_submitted().cursor() < Cursor::LAST
-        {
-            return None;
-        }
-        if let Some(cause) = unit.cause().filter(|_| health == Health::Degraded) {
-            return Some(Refusal::Degraded { xu, cause });
-        }
-        if self.ring.depth() >= unit.limit() {
-            return Some(unit.why_no_slot());
-        }
-        if health == Health::Closing {
-            return Some(Refusal::Closing { xu });
-        }
-        Some(Refusal::Exhausted { xu })
-    }
-
-    fn release_all(&mut self, unit: &Unit<S>) {
-        if let Err(error) = self.ring.trigger_all() {
-            unit.degrade(Status::FAILURE, None, error.to_string());
+    fn remove(&self, lease: &Lease) {
+        if let Some(waiter) = Self::waiter(lease) {
+            let _ = self.observer.remove_waiter(self.seq, waiter);
         }
     }
 }

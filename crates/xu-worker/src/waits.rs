@@ -28,6 +28,8 @@ use xu_abi::SeqId;
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 /// Its longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+/// For how long a waiter trusts a descriptor before it looks at the sequence itself. Only a broken one needs it.
+const LONGEST_TRUST: Duration = Duration::from_secs(1);
 
 /// Who waits for which sequence of one unit.
 #[derive(Debug, Default)]
@@ -89,7 +91,7 @@ impl Waits {
     ///
     /// # Errors
     /// What the operating system says. The descriptor is our own, so the unit's accounting is broken and the unit is
-    /// poisoned; those who wait on it return at their deadlines.
+    /// poisoned; those who wait on it find out within a second.
     pub fn completed(&mut self, seq: SeqId) -> Result<Option<Arc<Lease>>, SignalError> {
         let Some(waiting) = self.waiting.remove(&seq.raw()) else {
             return Ok(None);
@@ -164,7 +166,9 @@ pub trait Target {
     }
 
     /// Removes it from the slot. Called under the lock, while the sequence is not complete.
-    fn remove(&self) {}
+    fn remove(&self, lease: &Lease) {
+        let _ = lease;
+    }
 }
 
 /// When a wait of this length that begins now ends. `None`, which is for ever, when the clock does not reach that far.
@@ -206,7 +210,9 @@ fn enter(
     deadline: Option<Instant>,
 ) -> Entered {
     target.locked(|waits| {
-        if let Some(waited) = answer(target, waits) {
+        if let Some(waited) =
+            answer(target, waits).filter(|_| !Mutant::WaitNoSecondLook.is_seeded())
+        {
             return Entered::Over(waited);
         }
         if passed(deadline) {
@@ -222,9 +228,9 @@ fn enter(
     })
 }
 
-/// What is known under the lock, before anything is waited for.
+/// What is known under the lock.
 fn answer(target: &impl Target, waits: &Waits) -> Option<Waited> {
-    if target.is_completed() && !Mutant::WaitNoSecondLook.is_seeded() {
+    if target.is_completed() {
         return Some(Waited::Completed);
     }
     waits.is_abandoned().then_some(Waited::Abandoned)
@@ -237,30 +243,45 @@ fn wait_on(
     deadline: Option<Instant>,
 ) -> Waited {
     loop {
-        let woken = lease.wait(deadline);
-        let waited = target.locked(|waits| {
-            if target.is_completed() {
-                return Some(Waited::Completed);
+        let woken = lease.wait(trusted_until(deadline));
+        let next = target.locked(|waits| {
+            if let Some(waited) = answer(target, waits) {
+                return Next::Over(waited);
             }
-            if waits.is_abandoned() {
-                return Some(Waited::Abandoned);
-            }
-            let stray = matches!(woken, Ok(true));
-            // The worker signals under this lock, when the sequence is complete: this count is not the worker's.
-            if stray && !passed(deadline) && lease.drain().is_ok() {
-                return None;
+            // The worker signals under this lock, when the sequence is complete: a count is not the worker's.
+            let sound = woken.and_then(|signalled| if signalled { lease.drain() } else { Ok(()) });
+            if sound.is_ok() && !passed(deadline) {
+                return Next::Wait;
             }
             if waits.leave(seq, lease) {
-                target.remove();
+                target.remove(lease);
             }
-            Some(Waited::TimedOut)
+            if passed(deadline) {
+                Next::Over(Waited::TimedOut)
+            } else {
+                Next::LookAgain
+            }
         });
-        match waited {
-            // The descriptor is broken, and time is not up.
-            Some(Waited::TimedOut) if !passed(deadline) => return look_again(target, deadline),
-            Some(waited) => return waited,
-            None => {}
+        match next {
+            Next::Over(waited) => return waited,
+            Next::Wait => {}
+            Next::LookAgain => return look_again(target, deadline),
         }
+    }
+}
+
+enum Next {
+    Over(Waited),
+    Wait,
+    /// The descriptor is broken, and time is not up.
+    LookAgain,
+}
+
+fn trusted_until(deadline: Option<Instant>) -> Option<Instant> {
+    let trusted = Instant::now().checked_add(LONGEST_TRUST);
+    match (deadline, trusted) {
+        (Some(deadline), Some(trusted)) => Some(deadline.min(trusted)),
+        (one, None) | (None, one) => one,
     }
 }
 

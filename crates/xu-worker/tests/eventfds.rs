@@ -15,7 +15,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 use xu_worker::completion_pool::CompletionPool;
 use xu_worker::eventfd::{
     AppEvent, CompletionEvent, CompletionFd, NotAnEventFd, NotDelivered, SignalError, StopLatch,
@@ -159,7 +163,7 @@ fn w3_a_reused_number_is_not_written() {
 
 #[test]
 fn p1_nothing_is_inherited_by_a_program() {
-    let pool = std::sync::Arc::new(CompletionPool::new());
+    let pool = Arc::new(CompletionPool::new());
     let completion = pool.take().unwrap();
     let (work, stop) = (WorkCount::new().unwrap(), StopLatch::new().unwrap());
     let event = CompletionEvent::new().unwrap();
@@ -181,4 +185,55 @@ fn p1_nothing_is_inherited_by_a_program() {
         let ours = format!(" {number} -> anon_inode:[eventfd]");
         assert!(!listed.contains(&ours), "{listed}");
     }
+}
+
+/// A log that uses what it is told about, and then panics.
+struct Foreign {
+    unit: Arc<Unit>,
+    told: Arc<AtomicUsize>,
+}
+
+impl Subscriber for Foreign {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        // Would wait for ever if a lock was held.
+        self.unit.events.deregister(seq(100));
+        assert!(self.unit.waits().is_empty());
+        panic!("a log that panics, on purpose");
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn w2_the_log_is_told_without_a_lock_and_not_each_time() {
+    let unit = Unit::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let log = Foreign {
+        unit: Arc::clone(&unit),
+        told: Arc::clone(&told),
+    };
+    let fd = application_fd(EfdFlags::EFD_NONBLOCK);
+    fd.write(MAX).unwrap();
+    unit.events
+        .register_unit(AppEvent::new(&fd).unwrap(), || seq(0));
+    tracing::subscriber::with_default(log, || {
+        (1..=10).for_each(|number| unit.complete(number));
+    });
+    assert_eq!(unit.events.lost(), 10);
+    assert_eq!(told.load(Ordering::Relaxed), 4, "losses 1, 2, 4 and 8");
 }

@@ -9,28 +9,64 @@
 #[cfg(any(loom, miri))]
 fn main() {}
 
+/// Runs what the arguments name, all without a name, and lists them for who asks as a test runner does.
 #[cfg(not(any(loom, miri)))]
 fn main() {
-    p1_a_page_made_after_the_fork();
-    p1_owners_are_not_here_in_descendants();
-    p1_a_child_lends_nothing_back();
-    println!("3 passed");
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let lists = args.iter().any(|arg| arg == "--list");
+    let ignored = args.iter().any(|arg| arg == "--ignored");
+    let named: Vec<_> = args.iter().filter(|arg| arg.starts_with("p1_")).collect();
+    let chosen = TESTS
+        .iter()
+        .filter(|(name, _)| !ignored && (named.is_empty() || named.iter().any(|arg| arg == name)));
+    for (name, test) in chosen {
+        if lists {
+            println!("{name}: test");
+        } else {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
 }
 
 #[cfg(not(any(loom, miri)))]
-use tests::*;
+const TESTS: &[(&str, fn())] = &[
+    // The first, since it wants a process that has asked for nothing yet.
+    (
+        "p1_a_page_made_after_the_fork",
+        tests::p1_a_page_made_after_the_fork,
+    ),
+    (
+        "p1_owners_are_not_here_in_descendants",
+        tests::p1_owners_are_not_here_in_descendants,
+    ),
+    (
+        "p1_a_child_lends_nothing_back",
+        tests::p1_a_child_lends_nothing_back,
+    ),
+    (
+        "p1_a_running_lane_is_fenced_in_a_child",
+        tests::p1_a_running_lane_is_fenced_in_a_child,
+    ),
+];
 
 #[cfg(not(any(loom, miri)))]
 mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, fork};
     use std::sync::Arc;
-    use std::time::Instant;
-    use xu_abi::SeqId;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+    use xu_abi::{SeqId, Status, XuId, XuType};
     use xu_worker::completion_pool::CompletionPool;
     use xu_worker::eventfd::CompletionEvent;
     use xu_worker::events::Events;
     use xu_worker::fork::Owner;
+    use xu_worker::waits::Waited;
+    use xu_worker::{
+        Accepted, Cause, CloseOptions, Closing, Engine, Lost, PollPolicy, Progress, Refusal, Stage,
+        StageError, Unit, UnitOptions, WorkerThread, Workers,
+    };
 
     /// Whether `test` is true in a child of this process.
     fn in_child(test: impl FnOnce() -> bool) -> bool {
@@ -103,5 +139,100 @@ mod tests {
         assert_eq!(event.drain().unwrap(), 1);
         drop(lease);
         assert_eq!(pool.as_ref().unwrap().idle(), 1);
+    }
+
+    /// Completes requests at once, but for those of number 0, which wait until it is open.
+    struct Gated(Arc<AtomicBool>);
+
+    impl Stage for Gated {
+        type Item = u32;
+        type Outcome = u32;
+
+        fn prepare(&mut self, _: &mut u32) -> Result<(), StageError> {
+            Ok(())
+        }
+
+        fn commit(&mut self, _: &mut u32) -> Result<(), StageError> {
+            Ok(())
+        }
+    }
+
+    impl Engine for Gated {
+        type Item = u32;
+        type Outcome = u32;
+
+        fn begin(&mut self, _: &mut u32) {}
+
+        fn progress(&mut self, item: &mut u32) -> Progress {
+            if *item == 0 && !self.0.load(Ordering::SeqCst) {
+                Progress::Continue
+            } else {
+                Progress::Done(Status::SUCCESS)
+            }
+        }
+
+        fn quiesce(&mut self) -> Result<(), Cause> {
+            Ok(())
+        }
+
+        fn finish(&mut self, item: u32, _: Status) -> u32 {
+            item
+        }
+    }
+
+    /// What a child finds of a lane: every call is refused at once, and every handle can be dropped.
+    fn is_fenced(unit: Unit<Gated>, workers: Workers, hanging: Accepted<u32>) -> bool {
+        let began = Instant::now();
+        let refused = matches!(
+            unit.submit(1).map_err(|refused| refused.reason),
+            Err(Refusal::Forked { .. })
+        );
+        let batch = unit.post_batch([1, 2]).is_err();
+        let lost = hanging.completion.wait() == Err(Lost::Forked);
+        let waited = unit.wait(hanging.seq, None) == Ok(Waited::Abandoned);
+        unit.drain();
+        unit.close();
+        let room = unit.wait_room(None);
+        let closed = workers
+            .close(&[&unit as &dyn Closing], &CloseOptions::default())
+            .is_ok();
+        drop((unit, workers));
+        refused
+            && batch
+            && lost
+            && waited
+            && room
+            && closed
+            && began.elapsed() < Duration::from_secs(1)
+    }
+
+    pub(super) fn p1_a_running_lane_is_fenced_in_a_child() {
+        for policy in [PollPolicy::Reference, PollPolicy::Adaptive] {
+            let open = Arc::new(AtomicBool::new(false));
+            let gated = || Gated(Arc::clone(&open));
+            let xu = XuId::new(XuType::Compute, 0, 0).unwrap();
+            let options = UnitOptions {
+                policy,
+                ..UnitOptions::default()
+            };
+            let (unit, runner) = Unit::new(xu, &options, gated(), gated()).unwrap();
+            let worker = WorkerThread::spawn("forked", vec![Box::new(runner)]).unwrap();
+            assert_eq!(unit.submit(7).unwrap().completion.wait(), Ok(7));
+            let hanging = unit.submit(0).unwrap();
+            let mut lane = Some((unit, Workers::new(vec![worker]), hanging));
+            for _ in 0..10 {
+                assert!(in_child(|| match lane.take() {
+                    Some((unit, workers, hanging)) => is_fenced(unit, workers, hanging),
+                    None => false,
+                }));
+            }
+            // The parent's lane has noticed nothing.
+            let (unit, workers, hanging) = lane.take().unwrap();
+            open.store(true, Ordering::SeqCst);
+            assert_eq!(hanging.completion.wait(), Ok(0));
+            assert_eq!(unit.submit(8).unwrap().completion.wait(), Ok(8));
+            let closed = workers.close(&[&unit as &dyn Closing], &CloseOptions::default());
+            assert!(closed.unwrap().not_at_rest.is_empty());
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Units and their worker through the public interface, with an engine that a test can steer.
 
+#![cfg(not(any(loom, miri)))]
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot be set up has failed"
@@ -125,7 +126,11 @@ impl Bench {
             Steered(Arc::clone(&controls)),
             Steered(Arc::clone(&controls)),
         );
-        let options = UnitOptions { limit, policy };
+        let options = UnitOptions {
+            limit,
+            policy,
+            ..UnitOptions::default()
+        };
         let (unit, runner) = Unit::new(xu, &options, engines.0, engines.1).unwrap();
         Self {
             unit,

@@ -193,6 +193,20 @@ mod without_descriptors {
     }
 
     #[test]
+    fn w7_a_waiter_whose_signal_failed_returns() {
+        const EIO: i32 = 5;
+
+        let unit = Unit::new();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| unit.wait(1, None));
+            until_waiters(&unit, 1, 1);
+            fail_call(1, EIO);
+            assert!(unit.try_complete(1).is_err());
+            assert_eq!(waiter.join().unwrap(), Waited::Completed);
+        });
+    }
+
+    #[test]
     fn w2_a_broken_signal_is_reported() {
         const EBADF: i32 = 9;
 

@@ -24,6 +24,12 @@ pub enum RingError {
         /// The number of slots asked for.
         capacity: u64,
     },
+    /// The header belongs to another ring, one of whose ends is left.
+    #[error("no place for queue {xu}: there is a ring in its header")]
+    HeaderInUse {
+        /// The queue that was to be made.
+        xu: XuId,
+    },
 }
 
 /// The ring did not take the request, and is unchanged; the request comes back.
@@ -134,11 +140,11 @@ pub struct NeverIssued {
     pub xu: XuId,
 }
 
-/// The waiter was not installed: no signal will come from it.
+/// The waiter was not installed, or not taken back: the ring is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// The request is complete already: there is nothing to wait for.
+    /// The request is complete already: there is nothing to wait for, and a waiter that was there is being signalled.
     #[error("{seq} is complete")]
     Completed {
         /// The request.
@@ -150,7 +156,7 @@ pub enum InstallError {
     /// The slot holds another request: the lock was not held, or the ring's memory was written over.
     #[error("the ring is corrupt: the slot of {expected} holds {found}")]
     Corrupt {
-        /// The request to wait for.
+        /// The request waited for.
         expected: SeqId,
         /// What the slot says.
         found: SeqId,

@@ -2,7 +2,7 @@
 //!
 //! [`SubmitHalf`] is inside [`super::Submitter`], [`WorkHalf`] inside [`super::Worker`]; [`split`] makes one of each,
 //! and nothing else does. Together with [`super::memory`], whose ownership rule it keeps, this is all the `unsafe` code
-//! of the module. Rules: spec `xu.md` section 3.
+//! that touches a payload. Rules: spec `xu.md` section 3.
 
 use alloc::boxed::Box;
 use core::cell::Cell;
@@ -12,6 +12,7 @@ use core::ptr;
 use xu_abi::{Cursor, SeqId, XuId};
 
 use super::error::{PeekError, RingError};
+use super::home::Home;
 use super::memory::{CHECKED, Memory, Slot};
 use super::worker::Popped;
 use crate::mutant::Mutant;
@@ -20,11 +21,16 @@ use crate::sync::AtomicI32;
 /// The two halves, and a handle for observers.
 type Parts<T> = (SubmitHalf<T>, WorkHalf<T>, Memory<T>);
 
-/// Makes the memory of a ring and its only two halves.
-pub(super) fn split<T>(xu: XuId, capacity: u64, start: Cursor) -> Result<Parts<T>, RingError> {
+/// Makes the memory of a ring, with its header in `home` if there is one, and its only two halves.
+pub(super) fn split<T>(
+    xu: XuId,
+    capacity: u64,
+    start: Cursor,
+    home: Option<Home>,
+) -> Result<Parts<T>, RingError> {
     // Number 0 is never issued.
     let start = start.max(Cursor::FIRST).get();
-    let memory = Memory::new(xu, capacity, start)?;
+    let memory = Memory::new(xu, capacity, start, home)?;
     let place = Place {
         cursor: start,
         index: memory.index_of(start),
@@ -490,7 +496,7 @@ mod tests {
     #[cfg(any(debug_assertions, feature = "checked"))]
     #[test]
     fn corrupt_slots_are_refused_and_nothing_moves() {
-        let (mut submit, mut work, _) = split(XU, 2, Cursor::FIRST).unwrap();
+        let (mut submit, mut work, _) = split(XU, 2, Cursor::FIRST, None).unwrap();
         for number in 1..=2 {
             submit.submit(Box::new(number), core::ptr::null()).unwrap();
         }
@@ -528,7 +534,7 @@ mod tests {
     #[cfg(any(debug_assertions, feature = "checked"))]
     #[test]
     fn corrupt_slot_ends_a_batch_and_is_the_error_of_the_next() {
-        let (mut submit, mut work, memory) = split(XU, 3, Cursor::FIRST).unwrap();
+        let (mut submit, mut work, memory) = split(XU, 3, Cursor::FIRST, None).unwrap();
         assert_eq!(submit.submit_batch((1..=3).map(Box::new)), Some(3));
         assert_eq!(submit.trigger_all(), Ok(3));
         memory.slots()[0].seq.store(0, Ordering::Relaxed);
@@ -547,7 +553,7 @@ mod tests {
 
     #[test]
     fn batch_is_published_at_its_end() {
-        let (mut submit, mut work, memory) = split(XU, 3, Cursor::FIRST).unwrap();
+        let (mut submit, mut work, memory) = split(XU, 3, Cursor::FIRST, None).unwrap();
         let cursors = || {
             (
                 memory.completed_for_observer(),
@@ -578,7 +584,8 @@ mod tests {
     #[test]
     fn index_follows_the_cursor_without_dividing() {
         for slot_count in [1_usize, 2, 3, 7] {
-            let (submit, _, memory) = split::<u32>(XU, slot_count as u64, Cursor::FIRST).unwrap();
+            let (submit, _, memory) =
+                split::<u32>(XU, slot_count as u64, Cursor::FIRST, None).unwrap();
             let mut place = submit.next_submit;
             for _ in 0..20 {
                 assert_eq!(place.index, memory.index_of(place.cursor));

@@ -4,12 +4,22 @@
 //!   Memory ──┐    Block, at 128 bytes              slots, at 128 bytes
 //!   Memory ──┼──▶ 0x000 header, 256 bytes ───────▶ capacity × 32 bytes
 //!   Memory ──┘    0x100 number of handles          slot of cursor c: c % capacity
+//!
+//!   with a home, the header is there instead, and that of the block stays empty:
+//!
+//!   Memory ──┬──▶ the header, 256 bytes, in the home ──▶ slots
+//!            └──▶ Block: number of handles, the home
 //! ```
 //!
-//! Both halves and every observer hold a [`Memory`]; the last one to go frees everything. Layouts: spec `xu.md`
-//! sections 2.1 and 2.2. Processors fetch cache lines in pairs, so header and slots begin on one: the worker's cursor
+//! Both halves and every observer hold a [`Memory`]. The last one to go drops the payloads that are left, makes the header
+//! empty and lets the home go if it has one, and frees the rest, in this order. Each handle has the addresses of header and
+//! slots at hand, so that it makes no difference to an end where they are.
+//! Layouts: spec `xu.md` sections 2.1 and 2.2.
+//!
+//! Processors fetch cache lines in pairs, so the block's header and the slots begin on one: the worker's cursor
 //! then shares its pair with what never changes, the submit half's two cursors share one, the count of handles is
-//! behind them, and no slot lies across two lines.
+//! behind them, and no slot lies across two lines. A header in a home begins on a line, as its type says. Where that is the
+//! second of a pair, the worker's cursor shares its pair with `triggered`: still no line has two writers.
 //!
 //! # The stage of a slot
 //!
@@ -39,7 +49,8 @@
 //! | in flight: `TRIGGERED` | the work half, once it has acquired that stage |
 //! | done: `DONE`, and the cursor is not before `completed` | nobody |
 //!
-//! * Exactly one submit half and one work half exist per block, and neither can be cloned.
+//! * Exactly one submit half and one work half exist per block, and neither can be cloned. A block has a header to itself,
+//!   from before its halves exist until after they are gone: its own, or one that it has claimed.
 //! * A half gives cells away after its last access to them, by a release store that the receiver acquires: the submit
 //!   half by storing `TRIGGERED`, the work half by moving `completed`. `DONE` gives nothing to anybody: it is an answer.
 //! * The work half takes `TRIGGERED` at its own cursor for the request of that cursor, and is right: the one of the lap
@@ -60,6 +71,8 @@ use core::ptr::NonNull;
 use xu_abi::{Cursor, SeqId, XuId};
 
 use super::error::{PeekError, RingError};
+use super::header::Header;
+use super::home::{Claimed, Home};
 use super::order;
 use super::waiter::Waiter;
 use crate::mutant::Mutant;
@@ -67,25 +80,6 @@ use crate::sync::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering, UnsafeCel
 
 /// Whether every look at a slot compares its sequence with the cursor.
 pub(super) const CHECKED: bool = cfg!(any(debug_assertions, feature = "checked"));
-
-/// `xu_abi::QueueHeader` with the cursors as atomics.
-#[repr(C, align(64))]
-struct Header<T> {
-    xu_id: u16,
-    _pad_02: [u8; 6],
-    buffer: NonNull<Slot<T>>,
-    capacity: u64,
-    _pad_18: [u8; 40],
-    /// `exec_head`: the first request that is not complete.
-    completed: AtomicU64,
-    _pad_48: [u8; 56],
-    /// `scheduled_head`: the first request that the worker may not see yet.
-    triggered: AtomicU64,
-    _pad_88: [u8; 56],
-    /// `scheduled_tail`: the number that the next request gets.
-    submitted: AtomicU64,
-    _pad_c8: [u8; 56],
-}
 
 /// `xu_abi::Slot` with what third parties touch as atomics, the stage in its padding, and the rest in cells.
 #[repr(C)]
@@ -123,15 +117,6 @@ const _: () = {
     use core::mem::offset_of;
     use xu_abi::{QueueHeader, Slot as AbiSlot};
 
-    assert!(size_of::<Header<()>>() == size_of::<QueueHeader>());
-    assert!(align_of::<Header<()>>() == align_of::<QueueHeader>());
-    assert!(offset_of!(Header<()>, xu_id) == offset_of!(QueueHeader, xu_id));
-    assert!(offset_of!(Header<()>, buffer) == offset_of!(QueueHeader, buffer));
-    assert!(offset_of!(Header<()>, capacity) == offset_of!(QueueHeader, capacity));
-    assert!(offset_of!(Header<()>, completed) == offset_of!(QueueHeader, exec_head));
-    assert!(offset_of!(Header<()>, triggered) == offset_of!(QueueHeader, scheduled_head));
-    assert!(offset_of!(Header<()>, submitted) == offset_of!(QueueHeader, scheduled_tail));
-
     assert!(size_of::<Slot<()>>() == size_of::<AbiSlot>());
     assert!(align_of::<Slot<()>>() == align_of::<AbiSlot>());
     assert!(offset_of!(Slot<()>, seq) == offset_of!(AbiSlot, seq_id));
@@ -145,11 +130,13 @@ const _: () = {
     assert!(size_of::<Option<Box<[u64; 26]>>>() == size_of::<u64>());
 
     assert!(align_of::<Block<()>>() == LINE_PAIR);
-    assert!(offset_of!(Block<()>, header) == 0);
+    assert!(offset_of!(Block<()>, own) == 0);
     // The first cursor is in the first pair, the other two are in the second, and the count is in the third.
     assert!(offset_of!(QueueHeader, exec_head) < LINE_PAIR);
     assert!(offset_of!(QueueHeader, scheduled_head) == LINE_PAIR);
     assert!(offset_of!(Block<()>, handles) == 2 * LINE_PAIR);
+    // What is behind it fits the same pair.
+    assert!(size_of::<Block<()>>() == 3 * LINE_PAIR);
     // Slots never lie across two lines.
     assert!(LINE_PAIR.is_multiple_of(size_of::<Slot<()>>()));
 };
@@ -253,6 +240,22 @@ impl<T> Slot<T> {
         Waiter::from_parts(efd, from_pool)
     }
 
+    /// Takes a waiter back; `false` when it is not the one that is there.
+    pub(super) fn remove(&self, waiter: Waiter) -> bool {
+        if self.waiter() != Some(waiter) {
+            return false;
+        }
+        if Mutant::WaiterNotRemoved.is_seeded() {
+            return true;
+        }
+        // Exchanged, so that without the lock a waiter that was installed meanwhile stays. Relaxed: an empty place tells
+        // nobody anything.
+        let (efd, no_waiter) = (waiter.efd().cast_unsigned(), Waiter::NO_EFD.cast_unsigned());
+        self.efd
+            .compare_exchange(efd, no_waiter, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
     /// Who waits for the request.
     #[inline]
     pub(super) fn waiter(&self) -> Option<Waiter> {
@@ -271,15 +274,20 @@ const LINE_PAIR: usize = 128;
 
 #[repr(C, align(128))]
 struct Block<T> {
-    header: Header<T>,
+    /// The header of a ring without a home. With one it stays empty: unused bytes are simpler than a second kind of block.
+    own: Header,
     handles: AtomicU64,
-    /// What `header.buffer` points into.
+    /// Where the header is, if it is not `own`. Before `buffer`, so that a header never names slots that are freed.
+    home: Option<Claimed>,
+    /// The slots.
     buffer: Buffer<T>,
 }
 
 /// A handle of the shared memory: a counted reference, made without aborting when memory is short.
 pub(super) struct Memory<T> {
     block: NonNull<Block<T>>,
+    /// That of the block, at hand wherever it is.
+    header: NonNull<Header>,
     /// What `xu_id`, `buffer` and `capacity` in the header say, at hand: nothing in the header is read for a request but
     /// cursors.
     xu: XuId,
@@ -297,41 +305,34 @@ unsafe impl<T: Send> Sync for Memory<T> {}
 
 impl<T> Memory<T> {
     /// Makes the memory of an empty ring whose first request gets the number `start`.
-    pub(super) fn new(xu: XuId, capacity: u64, start: u64) -> Result<Self, RingError> {
+    pub(super) fn new(
+        xu: XuId,
+        capacity: u64,
+        start: u64,
+        home: Option<Home>,
+    ) -> Result<Self, RingError> {
         let no_memory = RingError::NoMemory { xu, capacity };
         let Ok(slot_count) = usize::try_from(capacity) else {
             return Err(no_memory);
         };
         let slot_count = NonZero::new(slot_count).ok_or(RingError::ZeroCapacity { xu })?;
         let buffer = Buffer::new(slot_count).ok_or(no_memory)?;
-        let layout = Layout::new::<Block<T>>();
-        // SAFETY: a `Block` is not of size zero.
-        let block = unsafe { alloc(layout) };
-        let block = NonNull::new(block).ok_or(no_memory)?.cast::<Block<T>>();
-        let slots = NonNull::slice_from_raw_parts(buffer.slots, slot_count.get());
-        let header = Header {
-            xu_id: xu.raw(),
-            _pad_02: [0; 6],
-            buffer: buffer.slots,
-            capacity,
-            _pad_18: [0; 40],
-            completed: AtomicU64::new(start),
-            _pad_48: [0; 56],
-            triggered: AtomicU64::new(start),
-            _pad_88: [0; 56],
-            submitted: AtomicU64::new(start),
-            _pad_c8: [0; 56],
+        let slots = buffer.slots();
+        let home = match home {
+            Some(home) => Some(
+                home.claim(buffer.first.cast())
+                    .ok_or(RingError::HeaderInUse { xu })?,
+            ),
+            None => None,
         };
-        // SAFETY: just allocated with the layout of a `Block`, and unshared.
-        unsafe {
-            block.write(Block {
-                header,
-                handles: AtomicU64::new(1),
-                buffer,
-            })
-        };
+        let block = Block::new(buffer, home).ok_or(no_memory)?;
+        // SAFETY: just made, and freed by the handle only.
+        let header = unsafe { block.as_ref() }.header();
+        // SAFETY: claimed by `Block::new` or above, and the first handle, from which the ends come, is made below.
+        unsafe { header.begin(xu, capacity, start) };
         Ok(Self {
             block,
+            header: NonNull::from(header),
             xu,
             slots,
             owns: PhantomData,
@@ -345,8 +346,10 @@ impl<T> Memory<T> {
     }
 
     #[inline]
-    fn header(&self) -> &Header<T> {
-        &self.block().header
+    fn header(&self) -> &Header {
+        // SAFETY: that of the block: in it, or in the home that it keeps. It lives as long as the block, and whoever has it has
+        //   a shared borrow of it.
+        unsafe { self.header.as_ref() }
     }
 
     #[inline]
@@ -392,26 +395,19 @@ impl<T> Memory<T> {
     /// The completed cursor, for telling others about it.
     #[inline]
     pub(super) fn completed_for_observer(&self) -> u64 {
-        // PAIRS: with the release store in `publish_completed`; orders all that the worker did for a request, its status
-        //   above all, before the news that it is complete. Also every older value of the other two cursors.
-        self.header()
-            .completed
-            .load(order::completed_load_by_observer())
+        self.header().completed_for_observer()
     }
 
     /// The triggered cursor, for telling others about it.
     #[inline]
     pub(super) fn triggered_for_observer(&self) -> u64 {
-        // PAIRS: with the release store in `publish_triggered`; whoever then loads `submitted` finds at least this value.
-        self.header().triggered.load(order::triggered_load())
+        self.header().triggered_for_observer()
     }
 
     /// The submitted cursor, for telling others about it and for finding the slots before it.
     #[inline]
     pub(super) fn submitted_for_observer(&self) -> u64 {
-        // PAIRS: with the release store in `publish_submitted`; orders `seq` and the reset of `waiter` before the number
-        //   is known to anybody.
-        self.header().submitted.load(order::submitted_load())
+        self.header().submitted_for_observer()
     }
 
     /// Moves the submitted cursor.
@@ -421,7 +417,7 @@ impl<T> Memory<T> {
     /// * The slots that it passes were free, and are written.
     #[inline]
     pub(super) unsafe fn publish_submitted(&self, cursor: u64) {
-        // PAIRS: with the acquire load in `submitted_for_observer`.
+        // PAIRS: with the acquire load in `Header::submitted_for_observer`.
         self.header()
             .submitted
             .store(cursor, order::submitted_store());
@@ -433,7 +429,7 @@ impl<T> Memory<T> {
     /// * The caller is the submit half, and `cursor` is between the present values of `triggered` and `submitted`.
     #[inline]
     pub(super) unsafe fn publish_triggered(&self, cursor: u64) {
-        // PAIRS: with the acquire load in `triggered_for_observer`.
+        // PAIRS: with the acquire load in `Header::triggered_for_observer`.
         self.header()
             .triggered
             .store(cursor, order::triggered_store());
@@ -446,7 +442,7 @@ impl<T> Memory<T> {
     /// * The slots that it passes are done.
     #[inline]
     pub(super) unsafe fn publish_completed(&self, cursor: u64) {
-        // PAIRS: with the acquire loads in `completed_for_submitter` and `completed_for_observer`.
+        // PAIRS: with the acquire loads in `completed_for_submitter` and `Header::completed_for_observer`.
         self.header()
             .completed
             .store(cursor, order::completed_store());
@@ -460,6 +456,7 @@ impl<T> Clone for Memory<T> {
         self.block().handles.fetch_add(1, Ordering::Relaxed);
         Self {
             block: self.block,
+            header: self.header,
             xu: self.xu,
             slots: self.slots,
             owns: PhantomData,
@@ -478,27 +475,51 @@ impl<T> Drop for Memory<T> {
     }
 }
 
-impl<T> Header<T> {
-    #[inline]
-    fn slot_count(&self) -> usize {
-        // CAST: `Memory::new` made it from a `usize`.
-        self.capacity as usize
+impl<T> Block<T> {
+    /// On the heap, with one handle to be made; `None` when there is no memory for it.
+    fn new(buffer: Buffer<T>, home: Option<Claimed>) -> Option<NonNull<Self>> {
+        let layout = Layout::new::<Self>();
+        // SAFETY: a `Block` is not of size zero.
+        let block = NonNull::new(unsafe { alloc(layout) })?.cast::<Self>();
+        let own = match home {
+            Some(_) => Header::new(),
+            None => Header::claimed(buffer.first.cast()),
+        };
+        // SAFETY: just allocated with the layout of a `Block`, and unshared.
+        unsafe {
+            block.write(Self {
+                own,
+                handles: AtomicU64::new(1),
+                home,
+                buffer,
+            })
+        };
+        Some(block)
+    }
+
+    fn header(&self) -> &Header {
+        match &self.home {
+            Some(home) => home.header(),
+            None => &self.own,
+        }
     }
 }
 
-/// Drops the payloads that are left. The memory is freed afterwards, also when a destructor panics.
+/// Drops the payloads that are left. The rest goes afterwards, also when a destructor panics: the home, then the slots.
 impl<T> Drop for Block<T> {
     fn drop(&mut self) {
-        let header = &self.header;
+        let header = self.header();
+        let slots = self.buffer.slots();
         // Relaxed: the handles are gone, and giving them back ordered all that was done through them.
         let completed = header.completed.load(Ordering::Relaxed);
         let submitted = header.submitted.load(Ordering::Relaxed);
-        let slots = NonNull::slice_from_raw_parts(header.buffer, header.slot_count());
+        // CAST: a length fits 64 bits.
+        let next = index_of(completed, slots.len() as u64);
         let mut remains = Remains {
+            next,
+            left: submitted - completed,
             // SAFETY: the slots of our `Buffer`, which no handle is left to reach.
             slots: unsafe { &mut *slots.as_ptr() },
-            next: index_of(completed, header.capacity),
-            left: submitted - completed,
         };
         remains.drop_all();
     }
@@ -556,7 +577,8 @@ struct Buffer<T> {
     start: NonNull<u8>,
     layout: Layout,
     /// The first slot, at the first pair of lines in it.
-    slots: NonNull<Slot<T>>,
+    first: NonNull<Slot<T>>,
+    count: NonZero<usize>,
 }
 
 impl<T> Buffer<T> {
@@ -574,21 +596,27 @@ impl<T> Buffer<T> {
         // Does not overflow: the end of the allocation is further.
         let skipped = address.next_multiple_of(LINE_PAIR) - address;
         // SAFETY: `address` is a multiple of `array.align()`, so at most the bytes that were added are skipped.
-        let slots = unsafe { start.add(skipped) }.cast::<Slot<T>>();
+        let first = unsafe { start.add(skipped) }.cast::<Slot<T>>();
         // Elsewhere zero bytes are valid slots: numbers, a null address, and `None`, which the documentation of `Option`
         // promises for a `Box`.
         #[cfg(loom)]
         for index in 0..count.get() {
             // SAFETY: one of `count` slots, which the allocation has room for.
-            let slot = unsafe { slots.add(index) };
+            let slot = unsafe { first.add(index) };
             // SAFETY: as above, and nobody else knows it.
             unsafe { slot.write(Slot::new()) };
         }
         Some(Self {
             start,
             layout,
-            slots,
+            first,
+            count,
         })
+    }
+
+    /// All slots; no reference to them, since the ownership rule says whose they are.
+    fn slots(&self) -> NonNull<[Slot<T>]> {
+        NonNull::slice_from_raw_parts(self.first, self.count.get())
     }
 }
 

@@ -9,7 +9,7 @@ use core::fmt;
 use xu_abi::{Cursor, SeqId, XuId};
 
 use super::error::{InstallError, NeverIssued, PeekError};
-use super::memory::{Memory, as_cursor};
+use super::memory::{Memory, Slot, as_cursor};
 use super::waiter::Waiter;
 use crate::mutant::Mutant;
 
@@ -119,16 +119,39 @@ impl<T> Observer<T> {
         seq: SeqId,
         waiter: Waiter,
     ) -> Result<Option<Waiter>, InstallError> {
+        // The caller's lock orders it before the pop, and the submitted cursor orders it after the slot's reset.
+        Ok(self.outstanding(seq)?.install(waiter))
+    }
+
+    /// Takes back a waiter that [`Observer::install_waiter`] left with an outstanding request, if it is still there. `false`:
+    /// another waiter is there, or none.
+    ///
+    /// Call this while holding the unit's `mark_comp_lock`. Then `true` says that the waiter gets no signal, and
+    /// [`InstallError::Completed`] that a waiter which was there has been taken by the pop and gets its signal: a
+    /// descriptor of a pool has to be drained before it is used again.
+    ///
+    /// Without the lock nothing is unsound, but the request may complete during the call, and a waiter that was removed be
+    /// signalled.
+    ///
+    /// # Errors
+    /// As [`Observer::install_waiter`]. Nothing is taken back.
+    pub fn remove_waiter(&self, seq: SeqId, waiter: Waiter) -> Result<bool, InstallError> {
+        Ok(self.outstanding(seq)?.remove(waiter))
+    }
+
+    /// The slot of a request that is submitted and not complete.
+    fn outstanding(&self, seq: SeqId) -> Result<&Slot<T>, InstallError> {
         if self.is_completed(seq)? {
             return Err(InstallError::Completed { seq });
         }
         // PANIC: an index is less than the number of slots.
         let slot = &self.memory.slots()[self.memory.index_of(seq.cursor().get())];
-        if let Err(PeekError::Corrupt { expected, found }) = slot.verify(seq) {
-            return Err(InstallError::Corrupt { expected, found });
+        match slot.verify(seq) {
+            Err(PeekError::Corrupt { expected, found }) => {
+                Err(InstallError::Corrupt { expected, found })
+            }
+            _ => Ok(slot),
         }
-        // The caller's lock orders it before the pop, and the submitted cursor orders it after the slot's reset.
-        Ok(slot.install(waiter))
     }
 
     /// The number of slots.
@@ -178,7 +201,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    fn new(completed: u64, triggered: u64, submitted: u64) -> Self {
+    pub(super) fn new(completed: u64, triggered: u64, submitted: u64) -> Self {
         Self {
             completed: as_cursor(completed),
             triggered: as_cursor(triggered),

@@ -1,4 +1,5 @@
-//! The memory ordering of every access that two ends meet at: cursors, stages, waiters, and the count of handles.
+//! The memory ordering of every access that two ends meet at: cursors, stages, waiters, the count of handles,
+//! and the header that goes from ring to ring.
 //!
 //! One function per place of use, so that a model can weaken each alone; outside models they are constants.
 //! The argument for each pair is in the documentation of [`queue`](super), and at each place of use.
@@ -82,4 +83,14 @@ pub(super) fn share_return() -> Ordering {
     } else {
         AcqRel
     }
+}
+
+#[inline(always)]
+pub(super) fn header_claim() -> Ordering {
+    unless(Mutant::HeaderClaim, Acquire)
+}
+
+#[inline(always)]
+pub(super) fn header_clear() -> Ordering {
+    unless(Mutant::HeaderClear, Release)
 }

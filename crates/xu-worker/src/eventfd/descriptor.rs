@@ -3,6 +3,7 @@
 //! Each role of the module above holds one [`Counter`]. A call that a signal interrupts is repeated here and nowhere else.
 
 use super::{Call, Kind, announce};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
@@ -59,8 +60,12 @@ impl Counter {
             let remaining =
                 deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-            ppoll(&mut fds, remaining.map(TimeSpec::from_duration), None)?;
-            Ok(has(&fds, PollFlags::POLLIN))
+            let ready = ppoll(&mut fds, remaining.map(TimeSpec::from_duration), None)?;
+            if ready == 0 || has(&fds, PollFlags::POLLIN) {
+                return Ok(ready > 0);
+            }
+            // Somebody has closed it by its number: to call this "not yet" would make the caller spin.
+            Err(Errno::EBADF.into())
         })
     }
 

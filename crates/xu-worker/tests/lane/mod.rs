@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 use xu_abi::{Cursor, SeqId, XuId};
 use xu_worker::completion_pool::CompletionPool;
-use xu_worker::eventfd::CompletionEvent;
+use xu_worker::eventfd::{CompletionEvent, SignalError};
 use xu_worker::events::{Events, Registered};
 use xu_worker::waits::{Target, Waited, Waits, wait};
 
@@ -65,15 +65,21 @@ impl Unit {
 
     /// What a worker does when a request has finished.
     pub(crate) fn complete(&self, number: u64) {
+        self.try_complete(number).expect("a good descriptor");
+    }
+
+    /// The same, when the signal may fail.
+    pub(crate) fn try_complete(&self, number: u64) -> Result<(), SignalError> {
         let mut waits = self.waits();
         self.completed.store(number, Ordering::Release);
-        let lease = waits.completed(seq(number)).expect("a good descriptor");
+        let lease = waits.completed(seq(number));
         let armed = self.events.is_armed();
         drop(waits);
-        drop(lease);
+        let signalled = lease.map(drop);
         if armed {
             self.events.completed(seq(number));
         }
+        signalled
     }
 
     /// Waits, and sees to it that nothing but the truth comes out.

@@ -1,0 +1,206 @@
+//! The submit funnel: what happens to a request between the gates and the ring.
+//!
+//! It is what a unit's submit lock covers, and whoever has it is the ring's single producer. Spec `xu.md` section 4, submit
+//! funnel, and the ruling on failures that degrade.
+
+use crate::completion::{Cells, Completion, Notifier};
+use crate::engine::{Stage, StageError};
+use crate::health::{Cause, Health};
+use crate::refusal::{Refusal, Refused};
+use crate::shared::Shared;
+use crate::sync::Ordering;
+use crate::wake::discard;
+use crate::work_item::{Request, Spares, WorkItem};
+use core::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use xu_abi::{Cursor, SeqId, Status};
+use xu_ring::queue::Submitter;
+
+/// Most completion cells that a unit keeps for use again.
+const MOST_CELLS: usize = 1024;
+
+/// A stage that takes requests `I` and tells outcomes `O`.
+type AnyStage<I, O> = Box<dyn Stage<Item = I, Outcome = O>>;
+
+/// The submitting end of a unit's ring, and all that a submission needs.
+pub struct Funnel<I, O> {
+    stage: AnyStage<I, O>,
+    ring: Submitter<WorkItem<I, O>>,
+    spares: Spares<I, O>,
+    cells: Cells<O>,
+    /// Requests that failed after the device may have seen them: kept until the unit goes.
+    quarantine: Vec<I>,
+}
+
+impl<I: Send, O: Send> Funnel<I, O> {
+    pub(crate) fn new(
+        stage: AnyStage<I, O>,
+        ring: Submitter<WorkItem<I, O>>,
+        spares: Spares<I, O>,
+    ) -> Self {
+        Self {
+            stage,
+            ring,
+            spares,
+            cells: Cells::new(MOST_CELLS),
+            quarantine: Vec::new(),
+        }
+    }
+
+    /// The two ends of a request's way back.
+    #[inline]
+    pub(crate) fn completion(&mut self) -> (Notifier<O>, Completion<O>) {
+        self.cells.completion()
+    }
+
+    /// Takes a request through the whole funnel.
+    pub(crate) fn submit(
+        &mut self,
+        item: I,
+        notifier: Option<Notifier<O>>,
+        shared: &Shared<I, O>,
+    ) -> Result<SeqId, Refused<I>> {
+        let seq = self.hold(item, notifier, shared)?;
+        self.release_all(shared);
+        Ok(seq)
+    }
+
+    /// The funnel up to the trigger: the device knows the request, the worker does not.
+    pub(crate) fn hold(
+        &mut self,
+        mut item: I,
+        notifier: Option<Notifier<O>>,
+        shared: &Shared<I, O>,
+    ) -> Result<SeqId, Refused<I>> {
+        let refuse = |reason, item| {
+            let item = Some(item);
+            Err(Refused { reason, item })
+        };
+        if let Some(reason) = self.gate(shared) {
+            return refuse(reason, item);
+        }
+        if let Err(StageError { status, text }) = self.stage.prepare(&mut item) {
+            let xu = self.ring.xu();
+            return refuse(Refusal::Prepare { xu, status, text }, item);
+        }
+        // ---- From here on the device may know. ----
+        match self.commit(&mut item) {
+            Ok(()) => self.post(item, notifier, shared),
+            Err(error) => Err(self.failed_half_way(item, error, shared)),
+        }
+    }
+
+    /// Lets the worker see what is held.
+    pub(crate) fn release_all(&mut self, shared: &Shared<I, O>) {
+        if let Err(error) = self.ring.trigger_all() {
+            degrade(shared, Status::FAILURE, error.to_string());
+        }
+    }
+
+    /// Puts a stop behind everything queued, past the closing gate.
+    pub(crate) fn stop(
+        &mut self,
+        notifier: Notifier<()>,
+        shared: &Shared<I, O>,
+    ) -> Result<SeqId, Refusal> {
+        let item = self.spares.fill(Request::Stop(notifier));
+        let submitted = self.ring.submit(item);
+        self.release_all(shared);
+        submitted.map_err(|_| self.why_no_slot())
+    }
+
+    /// A stage that panics half-way has failed half-way.
+    fn commit(&mut self, item: &mut I) -> Result<(), StageError> {
+        let stage = &mut self.stage;
+        catch_unwind(AssertUnwindSafe(|| stage.commit(item))).unwrap_or_else(|payload| {
+            discard(payload);
+            Err(StageError::new(Status::FAILURE, "the stage panicked"))
+        })
+    }
+
+    fn failed_half_way(
+        &mut self,
+        item: I,
+        StageError { status, text }: StageError,
+        shared: &Shared<I, O>,
+    ) -> Refused<I> {
+        self.quarantine.push(item);
+        degrade(shared, status, text.clone());
+        let xu = self.ring.xu();
+        Refused {
+            reason: Refusal::Commit { xu, status, text },
+            item: None,
+        }
+    }
+
+    fn post(
+        &mut self,
+        item: I,
+        notifier: Option<Notifier<O>>,
+        shared: &Shared<I, O>,
+    ) -> Result<SeqId, Refused<I>> {
+        self.record_model(&item, shared);
+        let item = self.spares.fill(Request::Execute(item, notifier));
+        self.ring.submit(item).map_err(|error| {
+            // The gates make this unreachable; were it reached, the device knows a request without a slot.
+            let reason = self.why_no_slot();
+            if let Some(Request::Execute(item, _)) = error.into_item().take() {
+                self.quarantine.push(item);
+            }
+            degrade(shared, Status::FAILURE, reason.to_string());
+            Refused { reason, item: None }
+        })
+    }
+
+    #[inline]
+    fn record_model(&self, item: &I, shared: &Shared<I, O>) {
+        let model = u64::from(self.stage.model(item));
+        let word = &shared.entry.last_posted_model;
+        // Relaxed: for those who watch. Written when it changes only: the worker writes to the same line.
+        if word.load(Ordering::Relaxed) != model {
+            word.store(model, Ordering::Relaxed);
+        }
+    }
+
+    fn gate(&mut self, shared: &Shared<I, O>) -> Option<Refusal> {
+        let health = shared.health();
+        if health == Health::Healthy && self.ring.has_room() {
+            return None;
+        }
+        let xu = self.ring.xu();
+        if let Some(cause) = shared.cause().filter(|_| health == Health::Degraded) {
+            return Some(Refusal::Degraded { xu, cause });
+        }
+        if !self.ring.has_room() {
+            return Some(self.why_no_slot());
+        }
+        (health == Health::Closing).then_some(Refusal::Closing { xu })
+    }
+
+    /// Why the ring takes no request.
+    fn why_no_slot(&self) -> Refusal {
+        let xu = self.ring.xu();
+        if self.ring.last_submitted().cursor() >= Cursor::LAST {
+            Refusal::Exhausted { xu }
+        } else {
+            Refusal::QueueFull {
+                xu,
+                limit: self.ring.capacity(),
+            }
+        }
+    }
+}
+
+fn degrade<I, O>(shared: &Shared<I, O>, status: Status, text: String) {
+    shared.degrade(Cause {
+        status,
+        seq: None,
+        text,
+    });
+}
+
+impl<I, O> fmt::Debug for Funnel<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Funnel").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,131 @@
+//! What both halves of a unit share: the entry in the table, and what has no place in it.
+//!
+//! Used by [`Unit`](crate::Unit) and [`UnitRunner`](crate::UnitRunner). The first fields change hardly ever and are looked at
+//! for every request; what a request changes is in the entry, each lock in a line of its own.
+
+use crate::completion_pool::CompletionPool;
+use crate::eventfd::WorkCount;
+use crate::events::Events;
+use crate::funnel::Funnel;
+use crate::health::{Cause, Health, HealthCell};
+use crate::need_wake::NeedWake;
+use crate::policy::PollPolicy;
+use crate::room::Room;
+use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::table::{EntryRef, UnitTable};
+use crate::unstage::{Unstage, Words, release};
+use crate::waits::Waits;
+use core::fmt;
+use std::sync::Arc;
+
+/// A table of units that take requests `I` and tell outcomes `O`.
+pub type Table<I, O> = UnitTable<Funnel<I, O>, Waits, Unstage>;
+
+pub(crate) struct Shared<I, O> {
+    pub(crate) policy: PollPolicy,
+    /// Whether the worker sleeps; used where the policy lets wakes be skipped.
+    pub(crate) need_wake: NeedWake,
+    /// Set when the worker has given this unit up, or is gone.
+    abandoned: AtomicBool,
+    pub(crate) entry: EntryRef<Funnel<I, O>, Waits, Unstage>,
+    pub(crate) work: WorkCount,
+    cause: Mutex<Option<Cause>>,
+    pub(crate) room: Room,
+    pub(crate) events: Events,
+    pub(crate) pool: Arc<CompletionPool>,
+}
+
+impl<I, O> Shared<I, O> {
+    pub(crate) fn new(
+        policy: PollPolicy,
+        entry: EntryRef<Funnel<I, O>, Waits, Unstage>,
+        work: WorkCount,
+        pool: Arc<CompletionPool>,
+    ) -> Self {
+        Self {
+            policy,
+            need_wake: NeedWake::new(),
+            abandoned: AtomicBool::new(false),
+            entry,
+            work,
+            cause: Mutex::new(None),
+            room: Room::default(),
+            events: Events::new(),
+            pool,
+        }
+    }
+
+    #[inline]
+    fn health_cell(&self) -> HealthCell<'_> {
+        HealthCell {
+            status: &self.entry.health_status,
+            cause: &self.cause,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn health(&self) -> Health {
+        self.health_cell().get()
+    }
+
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        self.health_cell().cause()
+    }
+
+    pub(crate) fn close(&self) {
+        self.health_cell().close();
+    }
+
+    /// Degrades the unit; the first cause stands.
+    pub(crate) fn degrade(&self, cause: Cause) {
+        self.health_cell().degrade(cause);
+    }
+
+    /// Whether nothing of this unit will complete any more.
+    #[inline]
+    pub(crate) fn is_abandoned(&self) -> bool {
+        // PAIRS: with the release store in `abandon`.
+        self.abandoned.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn abandon(&self) {
+        // PAIRS: with the acquire load in `is_abandoned`.
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    /// Runs `look` under the lock under which requests complete. Once the unit is gone nobody waits.
+    pub(crate) fn under_mark_comp<R>(&self, look: impl FnOnce(&mut Waits) -> R) -> R {
+        let mut lock = self.entry.mark_comp_lock.lock();
+        match lock.as_deref_mut() {
+            Some(waits) => look(waits),
+            None => look(&mut Waits::new()),
+        }
+    }
+
+    /// Lets deferred models go.
+    pub(crate) fn unstage(&self) {
+        let deferred = {
+            let mut lock = self.entry.unstage_lock.lock();
+            lock.as_deref_mut()
+                .map(|unstage| unstage.take(&self.staged()))
+        };
+        if let Some(deferred) = deferred {
+            release(deferred);
+        }
+    }
+
+    pub(crate) fn staged(&self) -> Words<'_> {
+        Words {
+            deferred: &self.entry.deferred_unstage_ref,
+            last_exec: &self.entry.last_exec_model,
+        }
+    }
+}
+
+impl<I, O> fmt::Debug for Shared<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("entry", &self.entry)
+            .finish_non_exhaustive()
+    }
+}
