@@ -69,7 +69,7 @@
 //! | [`room`] | wait for a free slot, or for an empty queue | 4, shutdown |
 //! | [`policy`], [`pace`] | how eagerly a worker looks at the device | 8.1 |
 //! | [`shutdown`] | close, drain, stop, join | 4, shutdown |
-//! | [`worker`], `rounds`, `poller` | the thread, its loop, and epoll | 4, worker loop |
+//! | [`worker`], [`rounds`], `poller` | the thread, its loop, and epoll | 4, worker loop |
 //! | [`fork`], [`here_only`] | leave everything alone in a forked child | 4, fork |
 #![deny(unsafe_code)]
 
@@ -94,9 +94,10 @@ pub mod policy;
 mod poller;
 pub mod refusal;
 pub mod room;
-mod rounds;
+pub mod rounds;
 pub mod runner;
 mod shared;
+#[cfg(not(any(loom, miri)))]
 pub mod shutdown;
 #[cfg(all(feature = "mio", not(any(loom, miri))))]
 pub mod source;
@@ -118,7 +119,8 @@ pub use policy::PollPolicy;
 pub use refusal::{Refusal, Refused, RefusedBatch};
 pub use runner::{Runner, Step, UnitRunner};
 pub use shared::Table;
-pub use shutdown::{CloseError, CloseOptions, Closed, Closing, InFlight, Report, Workers};
-pub use unit::{Accepted, Place, Unit, UnitError, UnitOptions};
+#[cfg(not(any(loom, miri)))]
+pub use shutdown::{CloseError, CloseOptions, Closed, Closing, Report, Workers};
+pub use unit::{Accepted, InFlight, Place, Unit, UnitError, UnitOptions};
 #[cfg(not(any(loom, miri)))]
 pub use worker::{WorkerError, WorkerThread};

@@ -6,34 +6,36 @@
 use crate::sync::Ordering;
 
 macro_rules! mutants {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+    ($($list:ident: { $($(#[$doc:meta])* $variant:ident = $name:literal,)* })*) => {
         /// One ordering weakened, or one rule broken.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(
             not(loom),
-            expect(dead_code, unreachable_pub, reason = "only the models list the mutants")
+            expect(unreachable_pub, reason = "only the models list the mutants")
         )]
         pub enum Mutant {
-            $($(#[$doc])* $variant,)*
+            $($($(#[$doc])* $variant,)*)*
         }
 
         #[cfg(loom)]
         impl Mutant {
-            /// Every mutant.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            $(
+                /// Those of one file of models.
+                pub const $list: &'static [Self] = &[$(Self::$variant),*];
+            )*
 
             /// The value of `XU_WORKER_MUTANT` that seeds this one.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $name,)*
+                    $($(Self::$variant => $name,)*)*
                 }
             }
         }
     };
 }
 
-mutants! {
+mutants! { LANE: {
     /// The outcome of a request is announced with `Relaxed`.
     DoneStore = "done-store",
     /// The announcement of an outcome is loaded with `Relaxed`.
@@ -48,6 +50,9 @@ mutants! {
     NoBarrierBeforeQuestion = "no-barrier-before-question",
     /// Whoever waits for room says so without the lock under which requests complete.
     ArmWithoutLock = "arm-without-lock",
+    /// A worker that goes does not wait for submitters that have passed the gates.
+    AbandonWithoutBarrier = "abandon-without-barrier",
+} EVENTS: {
     /// A waiter joins without looking again under the lock.
     WaitNoSecondLook = "wait-no-second-look",
     /// A waiter that goes takes the descriptor away from those that stay.
@@ -60,7 +65,7 @@ mutants! {
     UnitCountsThePast = "unit-counts-the-past",
     /// A completion writes after it has given the registry's lock back.
     NotifyWithoutLock = "notify-without-lock",
-}
+} }
 
 impl Mutant {
     /// Whether this build runs with the fault.
@@ -76,8 +81,9 @@ impl Mutant {
         static CHOSEN: std::sync::OnceLock<Option<Mutant>> = std::sync::OnceLock::new();
         let chosen = CHOSEN.get_or_init(|| {
             let name = std::env::var("XU_WORKER_MUTANT").ok()?;
-            Self::ALL
-                .iter()
+            [Self::LANE, Self::EVENTS]
+                .into_iter()
+                .flatten()
                 .copied()
                 .find(|mutant| mutant.name() == name)
         });

@@ -50,12 +50,13 @@ impl NeedWake {
 
     /// For the worker: says that it is about to sleep. [`look_once_more`] comes next.
     pub(crate) fn announce_sleep(&self) {
-        self.0.store(ASLEEP, Ordering::Relaxed);
+        // A swap, as the submitter's: the changes of the flag are in one order, in which each sees the one before.
+        self.0.swap(ASLEEP, Ordering::Relaxed);
     }
 
     /// For the worker: says that it is awake.
     pub(crate) fn stay_awake(&self) {
-        self.0.store(AWAKE, Ordering::Relaxed);
+        self.0.swap(AWAKE, Ordering::Relaxed);
     }
 }
 

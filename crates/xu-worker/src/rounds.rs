@@ -1,7 +1,7 @@
 //! What a worker does all day: step its units in turn, and sleep when there is nothing to look at.
 //!
-//! Run by [`WorkerThread`](crate::WorkerThread) with a [`Poller`](crate::poller) to sleep in; models bring their own
-//! sleep. Spec `xu.md` sections 4 (worker loop), 8.1 and 8.2.
+//! Run by [`WorkerThread`](crate::WorkerThread), which sleeps in epoll. Whoever has a loop of their own, or a model of one,
+//! brings another [`Waiter`]. Spec `xu.md` sections 4 (worker loop), 8.1 and 8.2.
 //!
 //! ```text
 //!             ┌──────────────── something completed ───────────────┐
@@ -37,7 +37,7 @@ const BUDGET: usize = 32;
 const SERVE_OUT: Duration = Duration::from_millis(100);
 
 /// Where a worker sleeps.
-pub(crate) trait Waiter {
+pub trait Waiter {
     /// Waits until something is ready, at most for `timeout` (`None`: as long as it takes). It may return early.
     ///
     /// # Errors
@@ -47,15 +47,16 @@ pub(crate) trait Waiter {
 
 /// What was ready.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ready {
-    pub(crate) stop: bool,
-    /// Bit per unit.
-    pub(crate) units: u8,
+pub struct Ready {
+    /// The stop latch is set.
+    pub stop: bool,
+    /// Bit per unit, the first in the lowest: its bell has rung.
+    pub units: u8,
 }
 
 /// The loop's state. The waiter goes before the units, whose descriptors it watches.
 #[derive(Debug)]
-pub(crate) struct Rounds<W> {
+pub struct Rounds<W> {
     waiter: W,
     units: Vec<Served>,
     policy: PollPolicy,
@@ -83,7 +84,9 @@ enum Next {
 }
 
 impl<W: Waiter> Rounds<W> {
-    pub(crate) fn new(
+    /// A loop over at most eight `units`, all made for `policy`; `waiter` hears their bells and `stop`.
+    #[must_use]
+    pub fn new(
         units: Vec<Box<dyn Runner>>,
         waiter: W,
         policy: PollPolicy,
@@ -102,7 +105,7 @@ impl<W: Waiter> Rounds<W> {
 
     /// Until the stop latch is set. An error of waiting cannot be repaired here, nor can a panic that no unit is to
     /// blame for: the units are given up.
-    pub(crate) fn run(mut self) -> Vec<Box<dyn Runner>> {
+    pub fn run(mut self) -> Vec<Box<dyn Runner>> {
         self.stay_awake();
         loop {
             let round = catch_unwind(AssertUnwindSafe(|| self.round()));

@@ -16,6 +16,7 @@ use crate::engine::{Engine, Progress};
 use crate::eventfd::{SignalError, WorkCount};
 use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
+use crate::mutant::Mutant;
 use crate::policy::PollPolicy;
 use crate::shared::Shared;
 use crate::sync::Ordering;
@@ -286,7 +287,12 @@ impl<E: Engine> Parts<E> {
         self.abandon();
     }
 
+    /// The unit is degraded, or closing: nothing is accepted any more.
     fn abandon(&mut self) {
+        if !Mutant::AbandonWithoutBarrier.is_seeded() {
+            // Whoever has passed the gates before has put the request into the ring when this lock is ours.
+            drop(self.shared.entry.submit_work_lock.lock());
+        }
         self.shared.abandon();
         self.clear();
         // What a corrupt ring keeps will never complete. A descriptor that cannot be signalled leaves its waiters to their

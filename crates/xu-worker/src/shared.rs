@@ -8,6 +8,7 @@ use crate::eventfd::WorkCount;
 use crate::events::Events;
 use crate::funnel::Funnel;
 use crate::health::{Cause, Health, HealthCell};
+use crate::mutant::Mutant;
 use crate::need_wake::NeedWake;
 use crate::policy::PollPolicy;
 use crate::room::Room;
@@ -99,6 +100,15 @@ impl<I, O> Shared<I, O> {
         match lock.as_deref_mut() {
             Some(waits) => look(waits),
             None => look(&mut Waits::new()),
+        }
+    }
+
+    /// Lets somebody who waits for room say so, under the lock under which requests complete.
+    pub(crate) fn announce(&self, announce: &dyn Fn()) {
+        if Mutant::ArmWithoutLock.is_seeded() {
+            announce();
+        } else {
+            self.under_mark_comp(|_| announce());
         }
     }
 

@@ -21,11 +21,11 @@ use crate::fork::Owner;
 use crate::refusal::Refusal;
 use crate::runner::Runner;
 use crate::sync::{Condvar, Mutex};
-use crate::unit::{Accepted, Unit};
+use crate::unit::{Accepted, InFlight, Unit};
 use crate::worker::WorkerThread;
 use core::fmt;
 use std::time::{Duration, Instant};
-use xu_abi::{SeqId, Status, XuId};
+use xu_abi::{Status, XuId};
 
 /// How often to say what is being waited for: as often as the original does.
 pub const WARN_EVERY: Duration = Duration::from_secs(120);
@@ -69,24 +69,6 @@ impl<S: Stage> Closing for Unit<S> {
 
     fn in_flight(&self) -> Option<InFlight> {
         Self::in_flight(self)
-    }
-}
-
-/// What a unit has accepted and not completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InFlight {
-    /// The queue.
-    pub xu: XuId,
-    /// How many requests.
-    pub depth: u64,
-    /// The one that the others wait for.
-    pub oldest: SeqId,
-}
-
-impl fmt::Display for InFlight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { xu, depth, oldest } = self;
-        write!(f, "{xu}: {depth} in flight, the oldest is {oldest}")
     }
 }
 

@@ -27,7 +27,6 @@ use crate::refusal::{Refusal, Refused, RefusedBatch};
 use crate::room::Ticket;
 use crate::runner::UnitRunner;
 use crate::shared::{Shared, Table};
-use crate::shutdown::InFlight;
 use crate::sync::Ordering;
 use crate::table::{Claim, TableError};
 use crate::unstage::{SUB_CORES, Staged, Unstage};
@@ -116,6 +115,24 @@ pub struct Accepted<O> {
     pub seq: SeqId,
     /// Its way back.
     pub completion: Completion<O>,
+}
+
+/// What a unit has accepted and not completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    /// The queue.
+    pub xu: XuId,
+    /// How many requests.
+    pub depth: u64,
+    /// The one that the others wait for.
+    pub oldest: SeqId,
+}
+
+impl fmt::Display for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { xu, depth, oldest } = self;
+        write!(f, "{xu}: {depth} in flight, the oldest is {oldest}")
+    }
 }
 
 impl<S: Stage> Unit<S>
@@ -464,9 +481,9 @@ impl<S: Stage> Unit<S> {
             return Poll::Ready(());
         }
         let shared = &self.parts.shared;
-        shared.room.register(ticket, cx.waker(), |announce| {
-            shared.under_mark_comp(|_| announce());
-        });
+        shared
+            .room
+            .register(ticket, cx.waker(), |announce| shared.announce(announce));
         // Look again: a release between the first look and the registration woke nobody.
         if self.has_room() {
             Poll::Ready(())
@@ -497,7 +514,7 @@ impl<S: Stage> Unit<S> {
             return true;
         }
         let shared = &self.parts.shared;
-        let under_lock = |announce: &dyn Fn()| shared.under_mark_comp(|_| announce());
+        let under_lock = |announce: &dyn Fn()| shared.announce(announce);
         shared.room.wait_until(deadline, under_lock, ready)
     }
 

@@ -3,10 +3,12 @@
 //! Unloading a model must not take memory away from an execution that still runs. Who unloads leaves the model here, and
 //! the worker lets it go after the next request is complete. Spec `xu.md` sections 2.4 and 4 (step 4).
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 use crate::wake::drop_foreign;
 use core::fmt;
+// No model looks at it.
 use core::mem;
+use core::sync::atomic::AtomicU64;
 
 /// A model, or whatever keeps it staged; dropping it unstages it.
 pub type Staged = Box<dyn Send>;

@@ -267,6 +267,6 @@ mod mutants {
 
     #[test]
     fn every_mutant_is_listed() {
-        assert_eq!(LISTED, Mutant::ALL);
+        assert_eq!(LISTED, Mutant::EVENTS);
     }
 }

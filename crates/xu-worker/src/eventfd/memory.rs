@@ -98,6 +98,14 @@ impl Counter {
         }
     }
 
+    pub(super) fn watch(&self) -> Self {
+        Self::of(Arc::clone(&self.file))
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        *self.file.count.lock() > 0
+    }
+
     pub(super) fn is_writable(&self) -> io::Result<bool> {
         announce(Call::Poll)?;
         Ok(*self.file.count.lock() < MAX)

@@ -74,6 +74,20 @@ impl WorkCount {
         }
     }
 
+    /// Another handle of the same count, for a model of the worker's sleep.
+    #[cfg(any(loom, miri))]
+    #[must_use]
+    pub fn watch(&self) -> Self {
+        Self(self.0.watch())
+    }
+
+    /// Whether a read would succeed, for a model of the worker's sleep.
+    #[cfg(any(loom, miri))]
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.0.is_readable()
+    }
+
     /// The descriptor's number, for `has_work_efd` of the ABI.
     #[must_use]
     pub fn number(&self) -> i32 {

@@ -7,7 +7,6 @@ use core::fmt;
 // No model looks at these.
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
 use xu_abi::XuId;
-use xu_abi::unit::{UNIT_TABLE_ENTRIES, Unit};
 use xu_ring::queue::Header;
 
 /// A lock's area: 40 bytes with a lock in them, and with the address of what it covers.
@@ -76,7 +75,7 @@ pub struct Entry<P, W, U> {
 #[cfg(not(loom))]
 const _: () = {
     use core::mem::offset_of;
-    use xu_abi::unit::UnitBase;
+    use xu_abi::unit::{UNIT_TABLE_ENTRIES, Unit, UnitBase};
 
     /// The three parameters have nothing in common, so that the layout is seen not to depend on them.
     type E = Entry<[u64; 26], (), u8>;

@@ -14,7 +14,7 @@ pub(crate) fn explore(name: &str, preemptions: Option<usize>, at_least: usize, m
     let runs = Arc::new(AtomicUsize::new(0));
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
-    builder.max_branches = 10_000;
+    builder.max_branches = 60_000;
     let counter = runs.clone();
     builder.check(move || {
         counter.fetch_add(1, Relaxed);
