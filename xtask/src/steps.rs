@@ -295,21 +295,34 @@ fn typos(run: &mut Run<'_>) -> Verdict {
 
 /// `--show-output` lets a model say how many executions it explored.
 fn loom(run: &mut Run<'_>) -> Verdict {
-    let output = run
-        .command("cargo test -p xu-ring --profile loom --test loom --test loom_spsc --all-features --locked -- --show-output")
-        .env("RUSTFLAGS", "--cfg loom")
-        .target_subdirectory("loom")
-        .run()?;
-    let tests = count::tests_of_programs(&output);
-    let (models, executions) = count::executions(&output);
-    match (tests.run, models) {
-        (0, _) => Err(Stop::Failed("no test ran".to_owned())),
-        (run, 0) => Ok(format!("{run} tests run")),
-        (run, _) => Ok(format!(
-            "{run} tests run, {models} models explored in {executions} executions"
-        )),
+    let (mut tests, mut models, mut executions) = (0, 0, 0);
+    for programs in LOOM {
+        let output = run
+            .command(&format!(
+                "cargo test {programs} --profile loom --all-features --locked -- --show-output"
+            ))
+            .env("RUSTFLAGS", "--cfg loom")
+            .target_subdirectory("loom")
+            .run()?;
+        let run = count::tests_of_programs(&output).run;
+        if run == 0 {
+            return Err(Stop::Failed(format!("no test ran of {programs}")));
+        }
+        let explored = count::executions(&output);
+        tests += run;
+        models += explored.0;
+        executions += explored.1;
     }
+    Ok(format!(
+        "{tests} tests run, {models} models explored in {executions} executions"
+    ))
 }
+
+/// Programs of models.
+const LOOM: [&str; 2] = [
+    "-p xu-ring --test loom --test loom_spsc",
+    "-p xu-worker --test loom --test loom_events",
+];
 
 /// Test programs of the ring whose threads meet.
 const THREADED: [&str; 3] = ["threads", "spsc_threads", "spsc_parking"];

@@ -91,6 +91,7 @@ impl ComputeQueue {
         inputs: &[&Tensor],
         outputs: &[&Tensor],
     ) -> Result<Run, ScheduleError> {
+        self.core.check_process(self.xu())?;
         let (runtime, core) = (self.core.runtime(), self.core.index());
         model.check_home(runtime, core)?;
         model.check_tensors(inputs, outputs)?;

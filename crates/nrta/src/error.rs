@@ -44,6 +44,9 @@ pub enum Error {
     /// The runtime is closed.
     #[error("the runtime is closed")]
     Closed,
+    /// This process is a child of the one that opened the runtime.
+    #[error("the runtime belongs to the process that this one was forked from")]
+    Forked,
     /// A tensor of no bytes.
     #[error("a tensor of {bytes} bytes cannot be allocated: at least 1")]
     EmptyTensor {
@@ -103,6 +106,7 @@ impl Error {
             | Self::EmptyTensor { .. }
             | Self::NoSuchTensor { .. } => Status::INVALID,
             Self::Closed => Status::CLOSED,
+            Self::Forked => Status::UNINITIALIZED,
             Self::Model(error) => model_status(error),
             Self::Load(LoadError::Device { source: error, .. }) | Self::Device(error) => {
                 error.status()

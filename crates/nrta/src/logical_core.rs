@@ -3,19 +3,19 @@
 //! A [`Core`] is a cheap handle into a [`Runtime`](crate::Runtime).
 
 use crate::compute::{ComputeQueue, ComputeStage};
-use crate::error::Error;
+use crate::error::{Error, ScheduleError};
 use crate::model::LoadedModel;
 use crate::runtime::Inner;
 use crate::tensor::Tensor;
 use crate::tensor_op::{TensorOpQueue, TransferStage};
 use core::fmt;
 use std::sync::Arc;
-use xu_abi::XuType;
+use xu_abi::{XuId, XuType};
 use xu_device::Place;
 use xu_device::memory::DeviceMemory;
 use xu_device::program::BLOCK_ALIGN;
 use xu_model::Model;
-use xu_worker::Unit;
+use xu_worker::{Refusal, Unit};
 
 /// A handle to one logical core.
 #[derive(Clone)]
@@ -80,6 +80,16 @@ impl Core {
         let tpb = self.runtime.tpb(self.index);
         let program = xu_model::load(self.runtime.device(), tpb, slots, model, batch)?;
         Ok(LoadedModel::new(self.clone(), model, batch, program))
+    }
+
+    /// # Errors
+    /// This process was forked from the one that opened the runtime.
+    pub(crate) fn check_process(&self, xu: XuId) -> Result<(), ScheduleError> {
+        if self.runtime.is_here() {
+            Ok(())
+        } else {
+            Err(Refusal::Forked { xu }.into())
+        }
     }
 
     pub(crate) fn runtime(&self) -> &Arc<Inner> {

@@ -11,6 +11,7 @@ use core::fmt;
 use std::sync::Arc;
 use xu_device::program::Program;
 use xu_model::{Model, TensorSpec};
+use xu_worker::here_only::HereOnly;
 
 /// A model in a core's memory, compiled for one batch size. Clones name the same loaded model.
 #[derive(Clone)]
@@ -25,7 +26,7 @@ struct Shared {
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
     /// One program per physical core.
-    programs: Arc<[Arc<Program>]>,
+    programs: HereOnly<Arc<[Arc<Program>]>>,
 }
 
 impl LoadedModel {
@@ -35,7 +36,7 @@ impl LoadedModel {
             batch,
             inputs: model.inputs().to_vec(),
             outputs: model.outputs().to_vec(),
-            programs: Arc::from([Arc::new(program)]),
+            programs: HereOnly::new(Arc::from([Arc::new(program)])),
         };
         Self {
             core,

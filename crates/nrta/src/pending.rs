@@ -115,7 +115,10 @@ fn settle<T>(seq: SeqId, outcome: Result<Outcome<T>, Lost>) -> Result<T, Request
             value: Some(value),
         }),
         Err(lost) => Err(RequestError {
-            status: Status::FAILURE,
+            status: match lost {
+                Lost::Forked => Status::UNINITIALIZED,
+                Lost::Abandoned | Lost::Taken => Status::FAILURE,
+            },
             seq,
             detail: Some(lost.to_string()),
             value: None,

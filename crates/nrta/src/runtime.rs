@@ -10,9 +10,10 @@
 //! Opening is all or nothing. Closing refuses new requests, waits until every accepted request is complete,
 //! stops the units and joins the workers. Spec `xu.md` section 4, shutdown.
 
-use crate::compute::{ComputeEngine, ComputeStage, Distrust};
+use crate::compute::{ComputeEngine, ComputeStage, Distrust, Execution, Run};
 use crate::error::Error;
 use crate::logical_core::Core;
+use crate::pending::Outcome;
 use crate::tensor_op::{TransferEngine, TransferStage};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -26,9 +27,11 @@ use xu_device::simulated::{Machine, MachineConfig};
 use xu_device::stage::{SkipConfig, Stager};
 use xu_device::transfer::TransferQueue;
 use xu_device::{Device, map};
+use xu_worker::here_only::HereOnly;
 use xu_worker::worker::with_signals_blocked;
 use xu_worker::{
-    CloseError, CloseOptions, Closing, PollPolicy, Runner, Unit, UnitOptions, WorkerThread, Workers,
+    CloseError, CloseOptions, Closing, Place, PollPolicy, Runner, Table, Unit, UnitError,
+    UnitOptions, WorkerThread, Workers,
 };
 
 /// Most requests that a tensor-op queue takes (spec `xu.md` section 1).
@@ -39,6 +42,9 @@ const MAX_COMPUTE_LIMIT: u64 = 63;
 const HOST_BYTES_PER_CORE: u64 = 1 << 20;
 /// Most logical cores of a runtime.
 const MAX_CORES: u64 = 256;
+
+/// The compute units of a runtime, by core, as the original keeps them in memory.
+type ComputeTable = Table<Run, Outcome<Execution>>;
 
 /// How a runtime is opened. Made by [`Runtime::builder`].
 #[derive(Clone, Debug)]
@@ -162,10 +168,11 @@ impl Builder {
             u64::from(device.shape().tpbs),
             "the device's cores",
         )?;
+        let table = Arc::new(Table::full().map_err(UnitError::from)?);
         let mut cores = Vec::new();
         let mut workers = Vec::new();
         for core in 0..self.cores {
-            let (units, runners) = self.open_core(&device, core)?;
+            let (units, runners) = self.open_core(&device, &table, core)?;
             let worker = WorkerThread::spawn(&format!("nrta-nc{core}"), runners)
                 .map_err(|source| Error::Worker { core, source })?;
             cores.push(units);
@@ -177,7 +184,7 @@ impl Builder {
             closed: AtomicBool::new(false),
             retired: Mutex::new(Vec::new()),
             outlived_by_device: self.device.is_some(),
-            device,
+            device: HereOnly::new(device),
         };
         Ok(Runtime {
             inner: Arc::new(inner),
@@ -209,6 +216,7 @@ impl Builder {
     fn open_core(
         &self,
         device: &Arc<dyn Device>,
+        table: &Arc<ComputeTable>,
         core: u32,
     ) -> Result<(CoreUnits, Vec<Box<dyn Runner>>), Error> {
         // CAST: at most 256 cores.
@@ -226,7 +234,12 @@ impl Builder {
             ..UnitOptions::default()
         };
         let stage = ComputeStage::new(stager, distrust);
-        let (compute, runner) = Unit::new(xu, &options, stage, engine)?;
+        let place = Place {
+            table,
+            index: vnc,
+            vcore: u64::from(vnc),
+        };
+        let (compute, runner) = Unit::new_in(place, xu, &options, stage, engine)?;
         runners.push(Box::new(runner));
         let mut transfers = Vec::new();
         for queue in 0..XuType::TensorOp.queues() {
@@ -370,7 +383,7 @@ pub(crate) struct Inner {
     retired: Mutex<Vec<Box<dyn Runner>>>,
     /// Whether the device is the caller's and goes on without us.
     outlived_by_device: bool,
-    device: Arc<dyn Device>,
+    device: HereOnly<Arc<dyn Device>>,
 }
 
 impl Inner {
@@ -388,7 +401,15 @@ impl Inner {
         self.units(core).tpb
     }
 
+    /// Whether this is the process that opened the runtime, and not a child of it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.device.is_here()
+    }
+
     pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if !self.is_here() {
+            return Err(Error::Forked);
+        }
         // PAIRS: with the release store in `close`.
         if self.closed.load(Ordering::Acquire) {
             Err(Error::Closed)
@@ -422,7 +443,7 @@ impl Inner {
 /// Closes, and keeps everything that a core which does not come to rest may still touch.
 fn close(inner: &Arc<Inner>, options: &CloseOptions) -> Result<(), CloseError> {
     inner.close(options)?;
-    if inner.outlived_by_device && !inner.is_quiet() {
+    if inner.outlived_by_device && inner.is_here() && !inner.is_quiet() {
         // Leaked on purpose: the device goes on, and nobody knows when it will be done with this memory.
         core::mem::forget(Arc::clone(inner));
     }

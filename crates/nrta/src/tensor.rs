@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use xu_abi::DeviceAddr;
 use xu_device::memory::DeviceMemory;
+use xu_worker::here_only::HereOnly;
 
 /// A piece of one core's device memory. Clones are handles to the same bytes.
 ///
@@ -31,7 +32,7 @@ struct Handle {
 /// The memory itself. Requests hold it while they use it.
 #[derive(Debug)]
 pub(crate) struct Storage {
-    memory: DeviceMemory,
+    memory: HereOnly<DeviceMemory>,
 }
 
 impl Storage {
@@ -43,6 +44,7 @@ impl Storage {
 impl Tensor {
     pub(crate) fn new(runtime: Arc<Inner>, core: u32, memory: DeviceMemory) -> Self {
         let bytes = memory.bytes();
+        let memory = HereOnly::new(memory);
         let storage = Mutex::new(Some(Arc::new(Storage { memory })));
         Self {
             shared: Arc::new(Handle {
@@ -71,11 +73,15 @@ impl Tensor {
     /// Requests that are in flight keep the memory until they are complete.
     /// Dropping the last handle does the same; this is for those who share clones.
     pub fn free(self) {
-        let storage = self.shared.storage.lock().take();
-        drop(storage);
+        // In a forked child another thread of the parent may hold the lock for ever.
+        if self.shared.runtime.is_here() {
+            let storage = self.shared.storage.lock().take();
+            drop(storage);
+        }
     }
 
-    /// The storage, if this tensor may be used by a queue of `core`.
+    /// The storage, if this tensor may be used by a queue of `core`. The caller has checked that this is the process of the
+    /// runtime.
     pub(crate) fn storage_for(
         &self,
         runtime: &Arc<Inner>,

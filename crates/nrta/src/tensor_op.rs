@@ -114,8 +114,10 @@ impl TensorOpQueue {
         offset: u64,
         buffer: Vec<u8>,
     ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
-        let checked = tensor
-            .storage_for(self.core.runtime(), self.core.index())
+        let checked = self
+            .core
+            .check_process(self.xu())
+            .and_then(|()| tensor.storage_for(self.core.runtime(), self.core.index()))
             .and_then(|storage| {
                 tensor
                     .check_range(offset, buffer.len() as u64)

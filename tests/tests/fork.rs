@@ -1,0 +1,120 @@
+//! A child that is forked while a runtime is open: every call is refused at once, every handle can be dropped, and the
+//! parent's runtime notices nothing. Failure kind P1.
+//!
+//! A program without a test harness, so that no thread but the runtime's own is there when it forks.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+use nrta::{Error, LoadedModel, Model, Pending, Refusal, Runtime, ScheduleError, Status, Tensor};
+use std::time::{Duration, Instant};
+
+const NAME: &str = "p1_a_child_is_refused_and_harms_nobody";
+
+/// Runs the one test, or lists it for who asks as a test runner does.
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let asks = |flag: &str| args.iter().any(|arg| arg == flag);
+    if asks("--ignored") {
+        return;
+    }
+    if asks("--list") {
+        println!("{NAME}: test");
+        return;
+    }
+    p1_a_child_is_refused_and_harms_nobody();
+    println!("test {NAME} ... ok");
+}
+
+struct Handles {
+    runtime: Runtime,
+    tensor: Tensor,
+    model: LoadedModel,
+    pending: Pending<Vec<u8>>,
+}
+
+fn p1_a_child_is_refused_and_harms_nobody() {
+    let mut handles = Some(open());
+    for _ in 0..5 {
+        // SAFETY: the child makes only the calls that this test is about, which take no lock that another thread of the
+        // parent may have held, and ends with `_exit`.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                let refused = handles.take().is_some_and(is_refused);
+                // SAFETY: ends the process without running what the parent has registered for its own end.
+                unsafe { nix::libc::_exit(i32::from(!refused)) }
+            }
+            ForkResult::Parent { child } => {
+                assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+            }
+        }
+    }
+    let Handles {
+        runtime,
+        tensor,
+        pending,
+        ..
+    } = handles.take().unwrap();
+    assert_eq!(pending.wait().unwrap(), [7; 64]);
+    let queue = runtime.core(0).unwrap().tensor_op(0).unwrap();
+    let read = queue.read(&tensor, 0, vec![0; 64]).unwrap();
+    assert_eq!(read.wait().unwrap(), [7; 64]);
+    runtime.close();
+}
+
+fn open() -> Handles {
+    let runtime = Runtime::builder().open().unwrap();
+    let core = runtime.core(0).unwrap();
+    let model = Model::open(format!("{}/model.xum", lane_tests::DIGITS)).unwrap();
+    let model = core.load(&model, 1).unwrap();
+    let tensor = core.allocate(64).unwrap();
+    let queue = core.tensor_op(0).unwrap();
+    let pending = queue.write(&tensor, 0, vec![7; 64]).unwrap();
+    Handles {
+        runtime,
+        tensor,
+        model,
+        pending,
+    }
+}
+
+/// In the child: whether everything is refused with an error that says why, within a second.
+fn is_refused(handles: Handles) -> bool {
+    let Handles {
+        runtime,
+        tensor,
+        model,
+        pending,
+    } = handles;
+    let began = Instant::now();
+    let Ok(core) = runtime.core(0) else {
+        return false;
+    };
+    let forked = |reason: &ScheduleError| {
+        matches!(reason, ScheduleError::Unit(Refusal::Forked { .. }))
+            && reason.status() == Status::UNINITIALIZED
+    };
+    let allocation = matches!(core.allocate(1), Err(Error::Forked));
+    let write = core
+        .tensor_op(0)
+        .ok()
+        .and_then(|queue| queue.write(&tensor, 0, vec![1; 64]).err())
+        .is_some_and(|refused| forked(&refused.reason));
+    let execution = core
+        .compute()
+        .execute(&model, &[&tensor], &[&tensor])
+        .err()
+        .is_some_and(|refused| forked(&refused.reason));
+    // Complete before the fork, or never here.
+    let waited = match pending.wait() {
+        Ok(bytes) => bytes == [7; 64],
+        Err(error) => error.status == Status::UNINITIALIZED,
+    };
+    tensor.clone().free();
+    drop((tensor, model, core));
+    runtime.close();
+    allocation && write && execution && waited && began.elapsed() < Duration::from_secs(1)
+}
