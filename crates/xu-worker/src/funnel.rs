@@ -90,6 +90,14 @@ impl<I: Send, O: Send> Funnel<I, O> {
         }
     }
 
+    /// Several requests that the worker sees at once.
+    pub(crate) fn batch<'a>(&'a mut self, shared: &'a Shared<I, O>) -> Batch<'a, I, O> {
+        Batch {
+            funnel: self,
+            shared,
+        }
+    }
+
     /// Lets the worker see what is held.
     pub(crate) fn release_all(&mut self, shared: &Shared<I, O>) {
         if let Err(error) = self.ring.trigger_all() {
@@ -188,6 +196,26 @@ impl<I: Send, O: Send> Funnel<I, O> {
                 limit: self.ring.capacity(),
             }
         }
+    }
+}
+
+/// Requests that are held. They are released when this goes: also when the caller's iterator or the stage panics, since
+/// the device knows them.
+pub(crate) struct Batch<'a, I: Send, O: Send> {
+    funnel: &'a mut Funnel<I, O>,
+    shared: &'a Shared<I, O>,
+}
+
+impl<I: Send, O: Send> Batch<'_, I, O> {
+    /// As [`Funnel::hold`]; nobody is told of the outcome.
+    pub(crate) fn hold(&mut self, item: I) -> Result<SeqId, Refused<I>> {
+        self.funnel.hold(item, None, self.shared)
+    }
+}
+
+impl<I: Send, O: Send> Drop for Batch<'_, I, O> {
+    fn drop(&mut self) {
+        self.funnel.release_all(self.shared);
     }
 }
 

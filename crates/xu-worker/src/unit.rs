@@ -293,25 +293,22 @@ impl<S: Stage> Unit<S> {
         B: IntoIterator<Item = S::Item>,
     {
         let mut rest = items.into_iter();
-        let (mut accepted, mut last, mut refused) = (0, None, None);
+        let mut refused = None;
+        let mut posted = Posted::new(self);
         let locked = self.with_funnel(|funnel, shared| {
+            let mut batch = funnel.batch(shared);
             for item in rest.by_ref() {
-                match funnel.hold(item, None, shared) {
-                    Ok(seq) => {
-                        accepted += 1;
-                        last = Some(seq);
-                    }
+                match batch.hold(item) {
+                    Ok(seq) => posted.add(seq),
                     Err(why) => {
                         refused = Some(why);
                         break;
                     }
                 }
             }
-            funnel.release_all(shared);
         });
-        if let Some(last) = last {
-            self.wake(last, accepted);
-        }
+        let last = posted.last;
+        drop(posted);
         self.tell_if_degraded();
         let refused = refused.or_else(|| locked.err().map(|reason| Refused { reason, item: None }));
         match refused {
@@ -648,6 +645,36 @@ impl<I, O> Target for Sequence<'_, I, O> {
     fn remove(&self, lease: &Lease) {
         if let Some(waiter) = Self::waiter(lease) {
             let _ = self.observer.remove_waiter(self.seq, waiter);
+        }
+    }
+}
+
+/// What a batch has added. The worker is told when this goes: also when the caller's iterator or the stage panics.
+struct Posted<'a, S: Stage> {
+    unit: &'a Unit<S>,
+    requests: u64,
+    last: Option<SeqId>,
+}
+
+impl<'a, S: Stage> Posted<'a, S> {
+    fn new(unit: &'a Unit<S>) -> Self {
+        Self {
+            unit,
+            requests: 0,
+            last: None,
+        }
+    }
+
+    fn add(&mut self, seq: SeqId) {
+        self.requests += 1;
+        self.last = Some(seq);
+    }
+}
+
+impl<S: Stage> Drop for Posted<'_, S> {
+    fn drop(&mut self) {
+        if let Some(last) = self.last {
+            self.unit.wake(last, self.requests);
         }
     }
 }
