@@ -100,6 +100,20 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The queue that refused.
+    #[must_use]
+    pub fn xu(&self) -> XuId {
+        match self {
+            Self::QueueFull { xu, .. }
+            | Self::Closing { xu }
+            | Self::Degraded { xu, .. }
+            | Self::Prepare { xu, .. }
+            | Self::Commit { xu, .. }
+            | Self::Forked { xu }
+            | Self::Exhausted { xu } => *xu,
+        }
+    }
+
     /// The status that the C ABI reports for this refusal.
     #[must_use]
     pub fn status(&self) -> Status {

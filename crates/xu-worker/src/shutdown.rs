@@ -272,17 +272,19 @@ fn bring_to_rest(
         unit.close();
     }
     drain(units, options)?;
-    // A unit that takes no stop has given up: its worker has nothing more to bring to rest.
-    let stops: Vec<_> = units
-        .iter()
-        .filter_map(|unit| unit.send_stop().ok())
-        .collect();
+    let stops: Vec<_> = units.iter().map(|unit| unit.send_stop()).collect();
     drain(units, options)?;
-    let failed = stops.into_iter().filter_map(|stop| {
-        let status = stop.completion.status()?;
-        (!status.is_success()).then(|| (stop.seq.xu(), status))
-    });
-    Ok(failed.collect())
+    Ok(stops.into_iter().filter_map(not_at_rest).collect())
+}
+
+/// The unit of a stop that did not bring its device to rest. One that was given up does not even answer.
+fn not_at_rest(stop: Result<Accepted<()>, Refusal>) -> Option<(XuId, Status)> {
+    let (xu, status) = match stop {
+        Ok(stop) => (stop.seq.xu(), stop.completion.status()),
+        Err(refusal) => (refusal.xu(), Some(refusal.status())),
+    };
+    let status = status.unwrap_or(Status::EXEC_UNIT_UNRECOVERABLE);
+    (!status.is_success()).then_some((xu, status))
 }
 
 fn drain(units: &[&dyn Closing], options: &CloseOptions) -> Result<(), CloseError> {
