@@ -111,6 +111,9 @@ impl<I: Send, O: Send> Funnel<I, O> {
         notifier: Notifier<()>,
         shared: &Shared<I, O>,
     ) -> Result<SeqId, Refusal> {
+        if shared.is_abandoned() {
+            return Err(self.why_given_up(shared));
+        }
         let item = self.spares.fill(Request::Stop(notifier));
         let submitted = self.ring.submit(item);
         self.release_all(shared);
@@ -183,6 +186,15 @@ impl<I: Send, O: Send> Funnel<I, O> {
             return Some(self.why_no_slot());
         }
         (health == Health::Closing).then_some(Refusal::Closing { xu })
+    }
+
+    /// Why nothing of this unit will complete any more.
+    fn why_given_up(&self, shared: &Shared<I, O>) -> Refusal {
+        let xu = self.ring.xu();
+        match shared.cause() {
+            Some(cause) => Refusal::Degraded { xu, cause },
+            None => Refusal::Closing { xu },
+        }
     }
 
     /// Why the ring takes no request.

@@ -334,6 +334,10 @@ impl<E: Engine> Drop for Parts<E> {
                 text: "the worker is gone".into(),
             });
         }
+        self.shared.abandon();
+        // Whoever has passed the gates has the submit lock: its request is in the ring when we get it, and is completed
+        // here. Whoever comes later is refused.
+        drop(self.shared.entry.submit_work_lock.lock());
         self.abandon();
     }
 }
