@@ -393,18 +393,14 @@ impl Run {
     }
 
     fn stop(&mut self) {
-        // Without a worker half nobody answers: see `f7_a_submit_that_races_with_the_end_of_its_worker_completes`.
-        if self.runner.is_none() {
-            return;
-        }
         let id = self.fresh_id();
         let scheduled = self.unit.schedule_stop();
         match (scheduled, self.model.schedule_stop(id)) {
-            (Ok(Accepted { seq, completion }), Some(expected)) => {
+            (Ok(Accepted { seq, completion }), Ok(expected)) => {
                 assert_eq!(seq.cursor().get(), expected);
                 self.stops.insert(id, completion);
             }
-            (Err(refusal), None) => assert_eq!(refusal.status(), Status::QUEUE_FULL),
+            (Err(refusal), Err(expected)) => assert_eq!(reason_of(&refusal), expected),
             (scheduled, expected) => panic!("{scheduled:?}, not {expected:?}"),
         }
     }

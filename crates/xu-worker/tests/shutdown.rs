@@ -559,10 +559,6 @@ fn f7_each_request_that_races_with_close_completes_or_leaves_no_trace() {
 }
 
 #[test]
-#[cfg_attr(
-    all(),
-    ignore = "known: what passes the gates while the worker half is dropped is accepted and never completes"
-)]
 fn f7_a_submit_that_races_with_the_end_of_its_worker_completes() {
     let (unit, runner, facts) = scripted::lane(0, &plan(4));
     let unit = Arc::new(unit);

@@ -6,178 +6,20 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod steered;
+
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use xu_abi::{Status, XuId, XuType};
+use steered::{Bench, counting, fatal, request};
+use xu_abi::Status;
 use xu_worker::{
-    Cause, Completion, Engine, Health, PollPolicy, Progress, Refusal, Runner, Stage, StageError,
-    Step, Unit, UnitOptions, UnitRunner, WorkerThread,
+    Cause, Completion, Health, PollPolicy, Progress, Refusal, Runner, StageError, Step,
+    WorkerThread,
 };
-
-/// What a test decides and observes.
-#[derive(Default)]
-struct Controls {
-    /// What `progress` answers next; `Continue` when empty.
-    answers: Vec<Progress>,
-    prepare: Option<StageError>,
-    commit: Option<StageError>,
-    commit_panics: bool,
-    panics: Option<&'static str>,
-    /// Runs once on the worker's thread.
-    probe: Option<Box<dyn FnOnce() + Send>>,
-    begun: usize,
-    finished: Vec<(u32, Status)>,
-    log: Vec<&'static str>,
-}
-
-type Shared = Arc<Mutex<Controls>>;
-
-#[derive(Debug)]
-struct Request {
-    id: u32,
-    /// Counts the requests that are not dropped.
-    _alive: Arc<()>,
-}
-
-struct Steered(Shared);
-
-impl Steered {
-    fn with<T>(&self, look: impl FnOnce(&mut Controls) -> T) -> T {
-        look(
-            &mut self
-                .0
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner),
-        )
-    }
-}
-
-impl Stage for Steered {
-    type Item = Request;
-    type Outcome = u32;
-
-    fn prepare(&mut self, _: &mut Request) -> Result<(), StageError> {
-        self.with(|controls| {
-            controls.log.push("prepare");
-            controls.prepare.take().map_or(Ok(()), Err)
-        })
-    }
-
-    fn commit(&mut self, _: &mut Request) -> Result<(), StageError> {
-        assert!(!self.with(|controls| controls.commit_panics), "out of luck");
-        self.with(|controls| {
-            controls.log.push("commit");
-            controls.commit.take().map_or(Ok(()), Err)
-        })
-    }
-}
-
-impl Engine for Steered {
-    type Item = Request;
-    type Outcome = u32;
-
-    fn begin(&mut self, _: &mut Request) {
-        self.with(|controls| controls.begun += 1);
-    }
-
-    fn progress(&mut self, _: &mut Request) -> Progress {
-        let (panics, answer) =
-            self.with(|controls| (controls.panics.take(), controls.answers.pop()));
-        if let Some(probe) = self.with(|controls| controls.probe.take()) {
-            probe();
-        }
-        if let Some(message) = panics {
-            panic!("{message}");
-        }
-        answer.unwrap_or(Progress::Continue)
-    }
-
-    fn quiesce(&mut self) -> Result<(), Cause> {
-        self.with(|controls| controls.log.push("quiesce"));
-        Ok(())
-    }
-
-    fn finish(&mut self, request: Request, status: Status) -> u32 {
-        self.with(|controls| controls.finished.push((request.id, status)));
-        request.id
-    }
-}
-
-struct Bench {
-    unit: Unit<Steered>,
-    runner: UnitRunner<Steered>,
-    controls: Shared,
-    alive: Arc<()>,
-}
-
-impl Bench {
-    fn new(limit: u64) -> Self {
-        Self::with_policy(limit, PollPolicy::default())
-    }
-
-    fn with_policy(limit: u64, policy: PollPolicy) -> Self {
-        let controls = Shared::default();
-        let xu = XuId::new(XuType::Compute, 0, 0).unwrap();
-        let engines = (
-            Steered(Arc::clone(&controls)),
-            Steered(Arc::clone(&controls)),
-        );
-        let options = UnitOptions {
-            limit,
-            policy,
-            ..UnitOptions::default()
-        };
-        let (unit, runner) = Unit::new(xu, &options, engines.0, engines.1).unwrap();
-        Self {
-            unit,
-            runner,
-            controls,
-            alive: Arc::new(()),
-        }
-    }
-
-    fn submit(&self, id: u32) -> Result<Completion<u32>, Refusal> {
-        match self.unit.submit(self.request(id)) {
-            Ok(accepted) => Ok(accepted.completion),
-            Err(refused) => Err(refused.reason),
-        }
-    }
-
-    fn request(&self, id: u32) -> Request {
-        Request {
-            id,
-            _alive: Arc::clone(&self.alive),
-        }
-    }
-
-    /// Requests that are not dropped.
-    fn alive(&self) -> usize {
-        Arc::strong_count(&self.alive) - 1
-    }
-
-    fn answer(&self, progress: Progress) {
-        self.controls.lock().unwrap().answers.push(progress);
-    }
-}
-
-fn request(id: u32) -> Request {
-    Request {
-        id,
-        _alive: Arc::default(),
-    }
-}
-
-fn fatal(status: Status) -> Progress {
-    Progress::Fatal(Cause {
-        status,
-        seq: None,
-        text: "broken on purpose".into(),
-    })
-}
 
 #[test]
 fn a_step_without_work_is_idle_and_a_running_request_stays_at_the_head() {
@@ -311,9 +153,9 @@ fn d8_preparing_fails_clean_and_committing_fails_for_good() {
         (Health::Degraded, 0)
     );
     assert_eq!(bench.alive(), 1, "kept, not freed");
-    let alive = Arc::clone(&bench.alive);
+    let ledger = bench.ledger.clone();
     drop(bench);
-    assert_eq!(Arc::strong_count(&alive), 1);
+    assert_eq!(ledger.alive(), 0);
 }
 
 #[test]
@@ -381,19 +223,6 @@ fn w7_a_worker_half_that_goes_completes_what_is_queued() {
         Refusal::Degraded { .. }
     ));
     bench.unit.drain();
-}
-
-struct CountingWaker(AtomicUsize);
-
-impl Wake for CountingWaker {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-fn counting() -> (Arc<CountingWaker>, Waker) {
-    let count = Arc::new(CountingWaker(AtomicUsize::new(0)));
-    (Arc::clone(&count), Waker::from(count))
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn w6_an_adaptive_worker_sleeps_through_long_requests() {
         load_during(&core, || (1..20).for_each(|id| drop(core.run(0, long(id)))))
     };
     println!("requests of 50 ms: {:.4} % of a CPU", load * 100.0);
-    assert!(load < 0.05, "{load}");
+    assert!(load < 0.1, "{load}");
     core.close().unwrap();
 }
 
@@ -294,7 +294,7 @@ fn w6_an_adaptive_worker_with_a_request_without_end_is_nearly_idle() {
     let endless = submit(&core.units[0], Work::held(1, &gate));
     let load = load_during(&core, || let_pass(Duration::from_secs(1)));
     println!("a request without end: {:.4} % of a CPU", load * 100.0);
-    assert!(load < 0.05, "{load}");
+    assert!(load < 0.1, "{load}");
     gate.open();
     wait(&core.units[0], endless).unwrap();
     core.close().unwrap();

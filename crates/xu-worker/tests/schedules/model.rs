@@ -198,16 +198,21 @@ impl Model {
         self.next - 1
     }
 
-    pub(crate) fn schedule_stop(&mut self, id: u32) -> Option<u64> {
+    pub(crate) fn schedule_stop(&mut self, id: u32) -> Result<u64, Reason> {
+        if self.abandoned {
+            self.tell_if_degraded();
+            let degraded = |(status, _)| Reason::Degraded(status);
+            return Err(self.cause.map_or(Reason::Closing, degraded));
+        }
         if self.depth() >= self.limit {
             self.tell_if_degraded();
-            return None;
+            return Err(Reason::Full);
         }
         self.callers.insert(id, Caller::default());
         let number = self.push(id, true);
         self.ring(1);
         self.tell_if_degraded();
-        Some(number)
+        Ok(number)
     }
 
     fn ring(&mut self, requests: u64) {

@@ -401,6 +401,7 @@ pub(crate) fn lane(raw: u16, plan: &Plan) -> (Unit<Scripted>, UnitRunner<Scripte
     let options = UnitOptions {
         limit: plan.limit,
         policy: plan.policy,
+        ..UnitOptions::default()
     };
     let (unit, runner) = Unit::new(xu, &options, side(), side()).unwrap();
     (unit, runner, facts)

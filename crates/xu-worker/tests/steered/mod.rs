@@ -170,7 +170,11 @@ impl Bench {
             Steered(Arc::clone(&controls)),
             Steered(Arc::clone(&controls)),
         );
-        let options = UnitOptions { limit, policy };
+        let options = UnitOptions {
+            limit,
+            policy,
+            ..UnitOptions::default()
+        };
         let (unit, runner) = Unit::new(xu, &options, engines.0, engines.1).unwrap();
         Self {
             unit,
