@@ -224,6 +224,7 @@ mod tests {
         costs[20..].to_vec()
     }
 
+    #[cfg_attr(miri, ignore = "arithmetic, and a lot of it")]
     #[test]
     fn what_takes_long_burns_little_and_is_seen_soon() {
         for took in [TEN_MS / 10, TEN_MS, TEN_MS * 10] {
@@ -252,6 +253,7 @@ mod tests {
         }
     }
 
+    #[cfg_attr(miri, ignore = "arithmetic, and a lot of it")]
     #[test]
     fn a_short_request_among_long_ones_is_seen_within_a_hop() {
         let mut pace = Pace::default();
@@ -262,6 +264,7 @@ mod tests {
         assert!(cost.late <= HOP + MICROSECOND * 50, "{cost:?}");
     }
 
+    #[cfg_attr(miri, ignore = "arithmetic, and a lot of it")]
     #[test]
     fn a_request_without_end_costs_little() {
         let mut pace = Pace::default();
@@ -273,6 +276,7 @@ mod tests {
         assert!(cost.late <= HOP + MICROSECOND * 50, "{cost:?}");
     }
 
+    #[cfg_attr(miri, ignore = "arithmetic, and a lot of it")]
     #[test]
     fn expectations_follow_a_change() {
         let mut pace = Pace::default();

@@ -289,11 +289,12 @@ impl<E: Engine> Parts<E> {
 
     /// The unit is degraded, or closing: nothing is accepted any more.
     fn abandon(&mut self) {
+        self.shared.abandon();
         if !Mutant::AbandonWithoutBarrier.is_seeded() {
-            // Whoever has passed the gates before has put the request into the ring when this lock is ours.
+            // Whoever has passed the gates has the submit lock: its request is in the ring when we get it, and is completed
+            // below. Whoever comes later is refused.
             drop(self.shared.entry.submit_work_lock.lock());
         }
-        self.shared.abandon();
         self.clear();
         // What a corrupt ring keeps will never complete. A descriptor that cannot be signalled leaves its waiters to their
         // deadlines, and there is nothing left here that could be broken.
@@ -334,10 +335,6 @@ impl<E: Engine> Drop for Parts<E> {
                 text: "the worker is gone".into(),
             });
         }
-        self.shared.abandon();
-        // Whoever has passed the gates has the submit lock: its request is in the ring when we get it, and is completed
-        // here. Whoever comes later is refused.
-        drop(self.shared.entry.submit_work_lock.lock());
         self.abandon();
     }
 }

@@ -333,6 +333,7 @@ mod tests {
         assert!((0..=255).all(|vnc| full.by_core(vnc).is_none()));
     }
 
+    #[cfg_attr(miri, ignore = "reads the memory of the process")]
     #[test]
     fn memory_reads_as_the_abi_says() {
         let table = table(4);
@@ -378,6 +379,7 @@ mod tests {
         assert_eq!((base.pad_190, unit.pad_218), ([0; 48], [0; 40]));
     }
 
+    #[cfg_attr(miri, ignore = "reads the memory of the process")]
     #[test]
     fn slots_are_found_from_the_header() {
         let table = table(1);
@@ -395,6 +397,7 @@ mod tests {
         );
     }
 
+    #[cfg_attr(miri, ignore = "reads the memory of the process")]
     #[test]
     fn locks_are_in_their_areas() {
         let table = table(1);

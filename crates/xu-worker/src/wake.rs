@@ -13,9 +13,14 @@ pub(crate) fn wake(waker: Waker) {
     }
 }
 
-/// Forgets what a panic threw. Its destructor is foreign code too, and could panic again.
+/// Gets rid of what a panic threw. But for a message it is forgotten: its destructor is foreign code too, and could panic
+/// again.
 pub(crate) fn discard(payload: Box<dyn Any + Send>) {
-    core::mem::forget(payload);
+    if payload.is::<&'static str>() || payload.is::<String>() {
+        drop(payload);
+    } else {
+        core::mem::forget(payload);
+    }
 }
 
 /// Drops what is the caller's. A panic in its destructor ends here.

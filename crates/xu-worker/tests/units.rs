@@ -1,6 +1,6 @@
 //! Units and their worker through the public interface, with an engine that a test can steer.
 
-#![cfg(not(any(loom, miri)))]
+#![cfg(not(loom))]
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot be set up has failed"
@@ -16,10 +16,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use steered::{Bench, counting, fatal, request};
 use xu_abi::Status;
-use xu_worker::{
-    Cause, Completion, Health, PollPolicy, Progress, Refusal, Runner, StageError, Step,
-    WorkerThread,
-};
+use xu_worker::{Cause, Completion, Health, Progress, Refusal, Runner, StageError, Step};
 
 #[test]
 fn a_step_without_work_is_idle_and_a_running_request_stays_at_the_head() {
@@ -339,33 +336,6 @@ fn f2_when_the_waker_runs_the_status_is_written_and_the_completion_visible() {
 }
 
 #[test]
-fn f2_whoever_polls_the_queue_finds_the_status_written() {
-    let Bench {
-        unit,
-        runner,
-        controls,
-        ..
-    } = Bench::with_policy(4, PollPolicy::Busy);
-    let worker = WorkerThread::spawn("test-worker", vec![Box::new(runner)]).unwrap();
-    for id in 0..5_000 {
-        controls
-            .lock()
-            .unwrap()
-            .answers
-            .push(Progress::Done(Status::SUCCESS));
-        let accepted = unit.submit(request(id)).unwrap();
-        let (seq, pending) = (accepted.seq, accepted.completion);
-        while !unit.is_completed(seq).unwrap() {
-            std::thread::yield_now();
-        }
-        assert_eq!(pending.status(), Some(Status::SUCCESS));
-    }
-    unit.close();
-    unit.drain();
-    worker.stop();
-}
-
-#[test]
 fn a_stage_that_panics_half_way_has_failed_half_way() {
     let bench = Bench::new(4);
     bench.controls.lock().unwrap().commit_panics = true;
@@ -374,104 +344,6 @@ fn a_stage_that_panics_half_way_has_failed_half_way() {
     assert!(refused.item.is_none());
     assert_eq!(bench.alive(), 1, "kept, not freed");
     assert_eq!(bench.unit.health(), Health::Degraded);
-}
-
-#[test]
-fn every_policy_completes_what_many_threads_submit() {
-    for policy in [
-        PollPolicy::Reference,
-        PollPolicy::Adaptive,
-        PollPolicy::Busy,
-    ] {
-        let Bench {
-            unit,
-            runner,
-            controls,
-            ..
-        } = Bench::with_policy(4, policy);
-        // Every request runs for a few looks.
-        controls.lock().unwrap().answers = (0..400)
-            .flat_map(|_| {
-                [
-                    Progress::Done(Status::SUCCESS),
-                    Progress::Continue,
-                    Progress::Continue,
-                ]
-            })
-            .collect();
-        let worker = WorkerThread::spawn("test-worker", vec![Box::new(runner)]).unwrap();
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let unit = &unit;
-                scope.spawn(move || {
-                    for round in 0..100 {
-                        let id = thread * 1_000 + round;
-                        let mut next = Some(request(id));
-                        while let Some(item) = next.take() {
-                            match unit.submit(item) {
-                                Ok(accepted) => assert_eq!(accepted.completion.wait(), Ok(id)),
-                                Err(refused) => {
-                                    assert_eq!(refused.reason.status(), Status::QUEUE_FULL);
-                                    assert!(unit.wait_room(None));
-                                    next = refused.item;
-                                }
-                            }
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(unit.last_completed().cursor().get(), 400);
-        unit.close();
-        unit.drain();
-        worker.stop();
-    }
-}
-
-#[test]
-fn a_worker_serves_at_most_eight_units_and_stops_without_work() {
-    let runners = |count: usize| -> Vec<Box<dyn Runner>> {
-        (0..count)
-            .map(|_| Box::new(Bench::new(1).runner) as Box<dyn Runner>)
-            .collect()
-    };
-    assert!(WorkerThread::spawn("nine", runners(9)).is_err());
-    let worker = WorkerThread::spawn("eight", runners(8)).unwrap();
-    assert_eq!(worker.stop().len(), 8);
-}
-
-#[test]
-fn w4_worker_threads_have_every_signal_blocked() {
-    let Bench {
-        unit,
-        runner,
-        controls,
-        ..
-    } = Bench::new(1);
-    let (sender, receiver) = std::sync::mpsc::channel();
-    controls.lock().unwrap().probe = Some(Box::new(move || {
-        sender
-            .send(std::fs::read_to_string("/proc/thread-self/status").unwrap())
-            .unwrap();
-    }));
-    controls.lock().unwrap().answers = vec![Progress::Done(Status::SUCCESS)];
-    let worker = WorkerThread::spawn("sig-blocked", vec![Box::new(runner)]).unwrap();
-    let accepted = unit.submit(request(1)).unwrap();
-    accepted.completion.wait().unwrap();
-    worker.stop();
-    let status = receiver.recv().unwrap();
-    let field = |name: &str| {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .unwrap()
-            .trim()
-    };
-    assert_eq!(field("Name:"), "sig-blocked");
-    let mask = u64::from_str_radix(field("SigBlk:"), 16).unwrap();
-    // All but SIGKILL (9), SIGSTOP (19), and the two that the C library keeps (32, 33).
-    let blockable: u64 = !(1 << 8 | 1 << 18 | 1 << 31 | 1 << 32);
-    assert_eq!(mask & blockable, blockable);
 }
 
 #[test]
