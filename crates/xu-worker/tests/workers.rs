@@ -199,12 +199,21 @@ fn w5_a_stop_reaches_every_worker() {
     }
 }
 
+/// Lets a worker go on that would otherwise never stop, also when the test fails.
+struct OpenedAtLast(Gate);
+
+impl Drop for OpenedAtLast {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 #[test]
 fn w6_a_unit_that_always_has_work_starves_nobody() {
     for policy in POLICIES {
         let core = Core::new(8, &Plan::new(2, policy));
-        let enough = Gate::default();
-        let refill = (Arc::clone(&core.units[0]), enough.clone());
+        let enough = OpenedAtLast(Gate::default());
+        let refill = (Arc::clone(&core.units[0]), enough.0.clone());
         assert!(core.facts[0].refill.set(refill).is_ok());
         // From now on unit 0 has a request more whenever one finishes.
         let _endless = submit(&core.units[0], Work::short(0));
@@ -214,7 +223,7 @@ fn w6_a_unit_that_always_has_work_starves_nobody() {
             }
         }
         assert!(core.units[0].depth() > 0, "it ran dry");
-        enough.open();
+        drop(enough);
         core.close().unwrap();
     }
 }
