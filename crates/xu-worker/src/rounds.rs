@@ -144,7 +144,6 @@ impl<W: Waiter> Rounds<W> {
             return Ok(Next::Stop);
         }
         if self.step_all() {
-            self.spin = Spin::new();
             return Ok(Next::Round);
         }
         match self.pause() {
@@ -169,15 +168,21 @@ impl<W: Waiter> Rounds<W> {
 
     /// Steps every unit in turn, each until it has nothing more or its budget is used up. Whether anything completed.
     fn step_all(&mut self) -> bool {
-        let mut completed = false;
+        let (mut completed, mut begun) = (false, false);
         let (later, sooner) = self.units.split_at_mut(self.first);
         for unit in sooner.iter_mut().chain(later) {
+            let ran = unit.running_since.is_some();
             for _ in 0..BUDGET {
                 if unit.step() != Step::Completed {
                     break;
                 }
                 completed = true;
             }
+            begun |= !ran && unit.running_since.is_some();
+        }
+        if completed || begun {
+            // There was something to do just now.
+            self.spin = Spin::new();
         }
         self.first += 1;
         if self.first >= self.units.len() {

@@ -423,8 +423,9 @@ impl<E: Engine> Runner for UnitRunner<E> {
     }
 
     fn has_work(&mut self) -> bool {
-        // A corrupt ring has something to say, too.
-        !matches!(self.parts.ring.peek(), Err(PeekError::Empty))
+        // A corrupt ring has something to say, too, but only once.
+        !self.parts.shared.is_abandoned()
+            && !matches!(self.parts.ring.peek(), Err(PeekError::Empty))
     }
 
     fn announce_sleep(&self) {

@@ -30,6 +30,9 @@ use xu_abi::{Status, XuId};
 /// How often to say what is being waited for: as often as the original does.
 pub const WARN_EVERY: Duration = Duration::from_secs(120);
 
+/// The least that [`CloseOptions::warn_every`] counts as.
+const LEAST_WARN_EVERY: Duration = Duration::from_millis(1);
+
 /// A unit, whatever its stage, as the shutdown sees it.
 pub trait Closing: Sync {
     /// Refuses new requests from now on.
@@ -77,7 +80,7 @@ impl<S: Stage> Closing for Unit<S> {
 pub struct CloseOptions {
     /// When to give up; `None`, which is the default: never.
     pub deadline: Option<Instant>,
-    /// How often to warn while waiting; default [`WARN_EVERY`].
+    /// How often to warn while waiting, at least a millisecond; default [`WARN_EVERY`].
     pub warn_every: Duration,
     /// Who is told, on the closing thread and with no lock held, what is being waited for; default: the log.
     pub warn: fn(&[InFlight]),
@@ -288,7 +291,8 @@ fn not_at_rest(stop: Result<Accepted<()>, Refusal>) -> Option<(XuId, Status)> {
 }
 
 fn drain(units: &[&dyn Closing], options: &CloseOptions) -> Result<(), CloseError> {
-    let warn_after = |now: Instant| now.checked_add(options.warn_every);
+    let warn_every = options.warn_every.max(LEAST_WARN_EVERY);
+    let warn_after = |now: Instant| now.checked_add(warn_every);
     let mut next_warning = warn_after(Instant::now());
     for unit in units {
         loop {
