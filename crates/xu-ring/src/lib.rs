@@ -44,6 +44,8 @@ extern crate alloc;
 
 mod mutant;
 #[cfg(feature = "alloc")]
+mod prefetch;
+#[cfg(feature = "alloc")]
 pub mod queue;
 pub mod spsc;
 mod sync;

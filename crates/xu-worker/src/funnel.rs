@@ -10,7 +10,7 @@ use crate::refusal::{Refusal, Refused};
 use crate::shared::Shared;
 use crate::sync::Ordering;
 use crate::wake::discard;
-use crate::work_item::{Request, Spares, WorkItem};
+use crate::work_item::{Spares, WorkItem};
 use core::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use xu_abi::{Cursor, SeqId, Status};
@@ -114,7 +114,7 @@ impl<I: Send, O: Send> Funnel<I, O> {
         if shared.is_abandoned() {
             return Err(self.why_given_up(shared));
         }
-        let item = self.spares.fill(Request::Stop(notifier));
+        let item = self.spares.fill(WorkItem::Stop(notifier));
         let submitted = self.ring.submit(item);
         self.release_all(shared);
         submitted.map_err(|_| self.why_no_slot())
@@ -151,11 +151,11 @@ impl<I: Send, O: Send> Funnel<I, O> {
         shared: &Shared<I, O>,
     ) -> Result<SeqId, Refused<I>> {
         self.record_model(&item, shared);
-        let item = self.spares.fill(Request::Execute(item, notifier));
+        let item = self.spares.fill(WorkItem::Execute(item, notifier));
         self.ring.submit(item).map_err(|error| {
             // The gates make this unreachable; were it reached, the device knows a request without a slot.
             let reason = self.why_no_slot();
-            if let Some(Request::Execute(item, _)) = error.into_item().take() {
+            if let WorkItem::Execute(item, _) = *error.into_item() {
                 self.quarantine.push(item);
             }
             degrade(shared, Status::FAILURE, reason.to_string());

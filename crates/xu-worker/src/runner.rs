@@ -22,7 +22,7 @@ use crate::shared::Shared;
 use crate::sync::Ordering;
 use crate::waits::Waits;
 use crate::wake::{discard, drop_foreign};
-use crate::work_item::{Request, Returns, WorkItem};
+use crate::work_item::{Returns, WorkItem};
 use core::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -135,7 +135,7 @@ impl<E: Engine> Parts<E> {
     fn look(&mut self) -> Result<Look, PeekError> {
         let mut current = self.ring.peek()?;
         let seq = current.seq();
-        let Some(request) = current.item().and_then(WorkItem::request) else {
+        let Some(request) = current.item() else {
             return Ok(Look::Finished(seq, Status::FAILURE));
         };
         if self.shared.health() == Health::Degraded {
@@ -192,14 +192,14 @@ impl<E: Engine> Parts<E> {
         seq: SeqId,
         status: Status,
     ) -> Result<Option<Settled<E::Outcome>>, PeekError> {
-        let Some(mut work_item) = self.ring.take()? else {
+        let Some(item) = self.ring.take()? else {
             return Ok(None);
         };
-        let request = work_item.take();
-        self.returns.give_back(work_item);
-        Ok(request.map(|request| match request {
-            Request::Stop(notifier) => Settled::Stop(notifier),
-            Request::Execute(item, notifier) => self.finish(item, notifier, seq, status),
+        // It comes while this one is completed.
+        self.ring.prefetch_next();
+        Ok(Some(match self.returns.unpack(item) {
+            WorkItem::Stop(notifier) => Settled::Stop(notifier),
+            WorkItem::Execute(item, notifier) => self.finish(item, notifier, seq, status),
         }))
     }
 
@@ -342,15 +342,15 @@ impl<E: Engine> Drop for Parts<E> {
 /// One look at a request, which begins at its first.
 fn advance<E: Engine>(
     engine: &mut E,
-    request: &mut Request<E::Item, E::Outcome>,
+    request: &mut WorkItem<E::Item, E::Outcome>,
     begun: bool,
 ) -> Progress {
     match request {
-        Request::Stop(_) => match engine.quiesce() {
+        WorkItem::Stop(_) => match engine.quiesce() {
             Ok(()) => Progress::Done(Status::SUCCESS),
             Err(cause) => Progress::Fatal(cause),
         },
-        Request::Execute(item, _) => {
+        WorkItem::Execute(item, _) => {
             if !begun {
                 engine.begin(item);
             }

@@ -3,35 +3,29 @@
 //! The submitting half takes a box from its [`Spares`], fills it and gives it to the ring; the worker half empties it and
 //! returns it through [`Returns`]. In a steady state the same boxes go round, and no request allocates. The way back is a
 //! queue of its own, since a box that stayed in its slot would cost a box for each slot of a deep ring.
+//! Only the submitter writes to a box, and only the worker reads it, so that its lines travel one way.
 //! Spec `xu.md` sections 2.6 and 4 (step 5: the consumer frees what the producer allocated).
+
+#![allow(unsafe_code, reason = "a value leaves its box, and the box stays")]
 
 use crate::completion::Notifier;
 use core::fmt;
+use core::mem::MaybeUninit;
 use xu_ring::spsc;
 
 /// Most boxes that wait to be used again. A burst that is deeper than this allocates.
 const MOST_SPARES: u64 = 1024;
 
 /// A request on its way through the ring.
-pub(crate) enum Request<I, O> {
+pub(crate) enum WorkItem<I, O> {
     /// A caller's request, and who is told of its outcome, if anybody.
     Execute(I, Option<Notifier<O>>),
     /// Bring the device to rest; tells the drain how that went.
     Stop(Notifier<()>),
 }
 
-/// A box with a request, or an empty one.
-pub(crate) struct WorkItem<I, O>(Option<Request<I, O>>);
-
-impl<I, O> WorkItem<I, O> {
-    pub(crate) fn request(&mut self) -> Option<&mut Request<I, O>> {
-        self.0.as_mut()
-    }
-
-    pub(crate) fn take(&mut self) -> Option<Request<I, O>> {
-        self.0.take()
-    }
-}
+/// A box without a request.
+type Spare<I, O> = Box<MaybeUninit<WorkItem<I, O>>>;
 
 /// Both ends of the way back.
 pub(crate) type Ends<I, O> = (Spares<I, O>, Returns<I, O>);
@@ -48,40 +42,42 @@ pub(crate) fn recycling<I: Send, O: Send>(limit: u64) -> Result<Ends<I, O>, spsc
 }
 
 /// The submitting half's end: boxes to fill.
-pub(crate) struct Spares<I, O>(spsc::Consumer<Box<WorkItem<I, O>>>);
+pub(crate) struct Spares<I, O>(spsc::Consumer<Spare<I, O>>);
 
 impl<I, O> Spares<I, O> {
     /// A box with this request.
     #[inline]
-    pub(crate) fn fill(&mut self, request: Request<I, O>) -> Box<WorkItem<I, O>> {
+    pub(crate) fn fill(&mut self, item: WorkItem<I, O>) -> Box<WorkItem<I, O>> {
         match self.0.pop() {
-            Some(mut spare) => {
-                spare.0 = Some(request);
-                spare
-            }
-            None => Box::new(WorkItem(Some(request))),
+            Some(spare) => Box::write(spare, item),
+            None => Box::new(item),
         }
     }
 }
 
 /// The worker half's end: boxes that are empty.
-pub(crate) struct Returns<I, O>(spsc::Producer<Box<WorkItem<I, O>>>);
+pub(crate) struct Returns<I, O>(spsc::Producer<Spare<I, O>>);
 
 impl<I, O> Returns<I, O> {
-    /// Gives a box back; one too many is freed.
+    /// Takes a request out of its box, and gives the box back; one too many is freed.
     #[inline]
-    pub(crate) fn give_back(&mut self, spare: Box<WorkItem<I, O>>) {
-        debug_assert!(spare.0.is_none());
+    pub(crate) fn unpack(&mut self, item: Box<WorkItem<I, O>>) -> WorkItem<I, O> {
+        let place = Box::into_raw(item);
+        // SAFETY: it comes from a box, which had a value. The value is moved out here, and nowhere else: below the box is
+        //   one of memory that is not initialised.
+        let item = unsafe { place.read() };
+        // SAFETY: it comes from a box of the same layout, and is given up by nobody else.
+        let spare = unsafe { Box::from_raw(place.cast::<MaybeUninit<WorkItem<I, O>>>()) };
         drop(self.0.push(spare));
+        item
     }
 }
 
 impl<I, O> fmt::Debug for WorkItem<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Some(Request::Execute(..)) => "WorkItem(execute)",
-            Some(Request::Stop(_)) => "WorkItem(stop)",
-            None => "WorkItem(empty)",
+        f.write_str(match self {
+            Self::Execute(..) => "WorkItem::Execute",
+            Self::Stop(_) => "WorkItem::Stop",
         })
     }
 }

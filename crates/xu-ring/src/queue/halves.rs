@@ -366,6 +366,25 @@ impl<T> WorkHalf<T> {
         Ok((seq, status, item))
     }
 
+    /// Fetches the payload of the request behind the current one, if it is in flight, without waiting for it.
+    #[inline]
+    pub(super) fn prefetch_next(&self) {
+        let slots = self.memory.slots();
+        let next = self.next_pop.next(slots.len());
+        // PANIC: an index is less than the number of slots, see `Place::next`.
+        let slot = &slots[next.index];
+        if slots.len() > 1 && slot.is_triggered() {
+            // SAFETY: acquired as triggered. With more than one slot this is not the current one, so the stage is that of
+            //   the request behind it: in flight, so ours by the ownership rule.
+            let item = slot
+                .item
+                .with(|cell| unsafe { (*cell).as_deref().map(ptr::from_ref) });
+            if let Some(item) = item {
+                crate::prefetch::for_reading(item);
+            }
+        }
+    }
+
     /// Takes everything out of the current slot, then publishes that its request is complete.
     #[inline]
     pub(super) fn pop(&mut self) -> Result<Popped<T>, PeekError> {

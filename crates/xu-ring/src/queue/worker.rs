@@ -57,6 +57,14 @@ impl<T> Worker<T> {
         Ok(Current { seq, status, item })
     }
 
+    /// Asks the processor for the payload of the request behind the current one, if there is one, and does not wait for it.
+    ///
+    /// For who is about to complete the current request: meanwhile the next one's payload comes from the submitter's cache.
+    #[inline]
+    pub fn prefetch_next(&self) {
+        self.half.prefetch_next();
+    }
+
     /// Takes the payload of the current request, which stays current; `None` when it was taken before.
     ///
     /// The worker frees what the submitter allocated: take and drop the payload *before* [`Worker::pop`], so that
