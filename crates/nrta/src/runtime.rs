@@ -423,11 +423,7 @@ impl Inner {
         // PAIRS: with the acquire load in `check_open`.
         self.closed.store(true, Ordering::Release);
         let units: Vec<&dyn Closing> = self.cores.iter().flat_map(CoreUnits::all).collect();
-        let mut closed = self.workers.close(&units, options)?;
-        for runner in &mut closed.retired {
-            // Completes what slipped through the gates of a unit that was given up.
-            runner.step();
-        }
+        let closed = self.workers.close(&units, options)?;
         self.retired.lock().extend(closed.retired);
         Ok(())
     }

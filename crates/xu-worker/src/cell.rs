@@ -109,8 +109,8 @@ impl<T> Settler<T> {
         self.0.status.store(status.raw(), Ordering::Release);
     }
 
-    /// Gives the outcome to the other end, and wakes it if it waits.
-    pub(crate) fn settle(self, outcome: Result<T, Lost>) {
+    /// Gives the outcome to the other end. What comes of that is foreign code, and left to the caller.
+    pub(crate) fn settle(self, outcome: Result<T, Lost>) -> Aftermath<T> {
         let cell = &*self.0;
         cell.outcome.with_mut(|outcome_of_cell| {
             // SAFETY: this is the settler and `DONE` is not set, so by the ownership rule the outcome is ours.
@@ -121,8 +121,28 @@ impl<T> Settler<T> {
         let before = cell
             .state
             .fetch_or(DONE, unless(Mutant::DoneStore, Ordering::AcqRel));
+        Aftermath {
+            cell: self.0,
+            before,
+        }
+    }
+}
+
+/// What a settler leaves to be done with no lock held: somebody to wake, or an outcome to drop.
+#[must_use = "who waits is not woken yet"]
+pub(crate) struct Aftermath<T> {
+    cell: Arc<Cell<T>>,
+    /// The state before the outcome came.
+    before: u32,
+}
+
+impl<T> Aftermath<T> {
+    #[inline]
+    pub(crate) fn run(self) {
+        let Self { cell, before } = self;
         if before & GONE != 0 {
-            // SAFETY: `GONE` came before `DONE`, so by the ownership rule the outcome is still ours.
+            // SAFETY: we come from the settler. `GONE` came before `DONE`, so by the ownership rule the outcome is still
+            //   ours.
             drop_foreign(
                 cell.outcome
                     .with_mut(|outcome| unsafe { (*outcome).take() }),
@@ -213,8 +233,8 @@ impl<T> Cell<T> {
 
     /// Makes a cell that both ends have let go of as good as new.
     fn reset(&mut self) {
-        // A waker whose task went away before the outcome came.
-        drop_foreign(self.waker.get_mut().take());
+        // Whoever left a waker has taken it away, or was woken.
+        debug_assert!(self.waker.get_mut().is_none());
         // Relaxed: whoever gets an end of this cell learns of it later, with all that was done before.
         self.state.store(0, Ordering::Relaxed);
         self.status.store(NO_STATUS, Ordering::Relaxed);

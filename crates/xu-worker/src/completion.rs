@@ -5,7 +5,7 @@
 //! Dropping the notifier without an outcome completes with [`Lost::Abandoned`], so no caller waits for ever.
 //! Spec `xu.md` sections 4 (order visible to applications) and 8.4.
 
-use crate::cell::{Ends, Look, Settler, Spare, Taker, cell};
+use crate::cell::{Aftermath, Ends, Look, Settler, Spare, Taker, cell};
 use crate::spin::Spin;
 use core::fmt;
 use core::pin::Pin;
@@ -51,17 +51,22 @@ impl<T> Notifier<T> {
     }
 
     /// Hands over the outcome and wakes whoever waits; called after the completion is visible.
-    pub fn notify(mut self, outcome: T) {
-        if let Some(settler) = self.0.take() {
-            settler.settle(Ok(outcome));
+    pub fn notify(self, outcome: T) {
+        if let Some(aftermath) = self.settle(outcome) {
+            aftermath.run();
         }
+    }
+
+    /// As [`Notifier::notify`], but whoever waits is woken when the caller says so: with no lock held.
+    pub(crate) fn settle(mut self, outcome: T) -> Option<Aftermath<T>> {
+        Some(self.0.take()?.settle(Ok(outcome)))
     }
 }
 
 impl<T> Drop for Notifier<T> {
     fn drop(&mut self) {
         if let Some(settler) = self.0.take() {
-            settler.settle(Err(Lost::Abandoned));
+            settler.settle(Err(Lost::Abandoned)).run();
         }
     }
 }

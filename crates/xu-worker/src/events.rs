@@ -64,7 +64,7 @@ struct UnitEvent {
 pub enum Registered {
     /// The completion will be signalled.
     Armed,
-    /// The sequence was complete: the event was signalled by this call.
+    /// The sequence was complete: the event was signalled by this call, or lost and counted.
     Signalled,
 }
 

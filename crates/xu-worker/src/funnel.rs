@@ -9,6 +9,7 @@ use crate::health::{Cause, Health};
 use crate::refusal::{Refusal, Refused};
 use crate::shared::Shared;
 use crate::sync::Ordering;
+use crate::waits::Waits;
 use crate::wake::discard;
 use crate::work_item::{Spares, WorkItem};
 use core::fmt;
@@ -79,29 +80,33 @@ impl<I: Send, O: Send> Funnel<I, O> {
         if let Some(reason) = self.gate(shared) {
             return refuse(reason, item);
         }
-        if let Err(StageError { status, text }) = self.stage.prepare(&mut item) {
-            let xu = self.ring.xu();
-            return refuse(Refusal::Prepare { xu, status, text }, item);
-        }
+        let stage = &mut self.stage;
+        let prepared = guarded(|| {
+            stage.prepare(&mut item)?;
+            Ok(stage.model(&item))
+        });
+        let model = match prepared {
+            Ok(model) => model,
+            Err(StageError { status, text }) => {
+                let xu = self.ring.xu();
+                return refuse(Refusal::Prepare { xu, status, text }, item);
+            }
+        };
         // ---- From here on the device may know. ----
-        match self.commit(&mut item) {
-            Ok(()) => self.post(item, notifier, shared),
-            Err(error) => Err(self.failed_half_way(item, error, shared)),
+        if let Err(error) = guarded(|| stage.commit(&mut item)) {
+            return Err(self.failed_half_way(item, error, shared));
         }
+        record_model(model, shared);
+        self.post(item, notifier, shared)
     }
 
-    /// Several requests that the worker sees at once.
-    pub(crate) fn batch<'a>(&'a mut self, shared: &'a Shared<I, O>) -> Batch<'a, I, O> {
-        Batch {
-            funnel: self,
-            shared,
-        }
-    }
-
-    /// Lets the worker see what is held.
+    /// Lets the worker see what is held. What a corrupt ring will not release completes as abandoned when the unit goes.
     pub(crate) fn release_all(&mut self, shared: &Shared<I, O>) {
         if let Err(error) = self.ring.trigger_all() {
             degrade(shared, Status::FAILURE, error.to_string());
+            shared.abandon();
+            // A descriptor that cannot be signalled leaves its waiters to look for themselves.
+            let _ = shared.under_mark_comp(Waits::abandon);
         }
     }
 
@@ -118,15 +123,6 @@ impl<I: Send, O: Send> Funnel<I, O> {
         let submitted = self.ring.submit(item);
         self.release_all(shared);
         submitted.map_err(|_| self.why_no_slot())
-    }
-
-    /// A stage that panics half-way has failed half-way.
-    fn commit(&mut self, item: &mut I) -> Result<(), StageError> {
-        let stage = &mut self.stage;
-        catch_unwind(AssertUnwindSafe(|| stage.commit(item))).unwrap_or_else(|payload| {
-            discard(payload);
-            Err(StageError::new(Status::FAILURE, "the stage panicked"))
-        })
     }
 
     fn failed_half_way(
@@ -150,7 +146,6 @@ impl<I: Send, O: Send> Funnel<I, O> {
         notifier: Option<Notifier<O>>,
         shared: &Shared<I, O>,
     ) -> Result<SeqId, Refused<I>> {
-        self.record_model(&item, shared);
         let item = self.spares.fill(WorkItem::Execute(item, notifier));
         self.ring.submit(item).map_err(|error| {
             // The gates make this unreachable; were it reached, the device knows a request without a slot.
@@ -161,16 +156,6 @@ impl<I: Send, O: Send> Funnel<I, O> {
             degrade(shared, Status::FAILURE, reason.to_string());
             Refused { reason, item: None }
         })
-    }
-
-    #[inline]
-    fn record_model(&self, item: &I, shared: &Shared<I, O>) {
-        let model = u64::from(self.stage.model(item));
-        let word = &shared.entry.last_posted_model;
-        // Relaxed: for those who watch. Written when it changes only: the worker writes to the same line.
-        if word.load(Ordering::Relaxed) != model {
-            word.store(model, Ordering::Relaxed);
-        }
     }
 
     fn gate(&mut self, shared: &Shared<I, O>) -> Option<Refusal> {
@@ -211,23 +196,21 @@ impl<I: Send, O: Send> Funnel<I, O> {
     }
 }
 
-/// Requests that are held. They are released when this goes: also when the caller's iterator or the stage panics, since
-/// the device knows them.
-pub(crate) struct Batch<'a, I: Send, O: Send> {
-    funnel: &'a mut Funnel<I, O>,
-    shared: &'a Shared<I, O>,
+/// A stage that panics has failed.
+fn guarded<R>(stage: impl FnOnce() -> Result<R, StageError>) -> Result<R, StageError> {
+    catch_unwind(AssertUnwindSafe(stage)).unwrap_or_else(|payload| {
+        discard(payload);
+        Err(StageError::new(Status::FAILURE, "the stage panicked"))
+    })
 }
 
-impl<I: Send, O: Send> Batch<'_, I, O> {
-    /// As [`Funnel::hold`]; nobody is told of the outcome.
-    pub(crate) fn hold(&mut self, item: I) -> Result<SeqId, Refused<I>> {
-        self.funnel.hold(item, None, self.shared)
-    }
-}
-
-impl<I: Send, O: Send> Drop for Batch<'_, I, O> {
-    fn drop(&mut self) {
-        self.funnel.release_all(self.shared);
+#[inline]
+fn record_model<I, O>(model: u32, shared: &Shared<I, O>) {
+    let word = &shared.entry.last_posted_model;
+    let model = u64::from(model);
+    // Relaxed: for those who watch. Written when it changes only: the worker writes to the same line.
+    if word.load(Ordering::Relaxed) != model {
+        word.store(model, Ordering::Relaxed);
     }
 }
 

@@ -38,7 +38,7 @@
 //!
 //! unit.close();
 //! unit.drain();
-//! worker.stop();
+//! drop(worker.stop());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -121,6 +121,6 @@ pub use runner::{Runner, Step, UnitRunner};
 pub use shared::Table;
 #[cfg(not(any(loom, miri)))]
 pub use shutdown::{CloseError, CloseOptions, Closed, Closing, Report, Workers};
-pub use unit::{Accepted, InFlight, Place, Unit, UnitError, UnitOptions};
+pub use unit::{Accepted, AskError, InFlight, Place, Unit, UnitError, UnitOptions};
 #[cfg(not(any(loom, miri)))]
 pub use worker::{WorkerError, WorkerThread};

@@ -60,8 +60,9 @@ impl NeedWake {
     }
 }
 
-/// For the worker, between the announcements of its units and the last look at their rings.
-pub(crate) fn look_once_more() {
+/// The barrier between [`Runner::announce_sleep`](crate::Runner::announce_sleep) and the last
+/// [`Runner::has_work`](crate::Runner::has_work), for who drives units by hand.
+pub fn look_once_more() {
     if !Mutant::NoBarrierBeforeLook.is_seeded() {
         // PAIRS: with the barrier in `NeedWake::must_ring`.
         fence(Ordering::SeqCst);

@@ -131,8 +131,11 @@ impl Pace {
     }
 
     fn learn_oversleep(&mut self, now: Duration) {
-        if let Some(asked) = self.asleep_for {
-            let late = now.saturating_sub(self.last_look + asked);
+        let Some(asked) = self.asleep_for else {
+            return;
+        };
+        // A sleep that ended early, for another unit or for a bell, says nothing.
+        if let Some(late) = now.checked_sub(self.last_look + asked) {
             self.oversleep.follow(late.min(HOP));
         }
     }
@@ -296,6 +299,20 @@ mod tests {
                 "{took:?}: {expected:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_sleep_that_another_unit_cut_short_teaches_nothing() {
+        let mut pace = Pace::default();
+        for _ in 0..20 {
+            run(&mut pace, TEN_MS, |_| MICROSECOND * 50);
+        }
+        let before = pace.oversleep.mean;
+        pace.begin();
+        pace.running(SHORT);
+        assert!(matches!(pace.running(SHORT * 2), Pause::Sleep(_)));
+        pace.running(SHORT * 2 + MICROSECOND);
+        assert_eq!(pace.oversleep.mean, before);
     }
 
     #[test]

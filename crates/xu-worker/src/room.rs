@@ -1,6 +1,6 @@
 //! Wait until a queue has a free slot, or until it is empty.
 //!
-//! The worker calls [`Room::released`] after a completion, if anybody waits; submitters and the draining thread wait.
+//! The worker calls `released` after a completion, if anybody waits; submitters and the draining thread wait.
 //! A waiter registers, looks again, and only then sleeps, so no release is missed.
 //! Spec `xu.md` section 4 (shutdown), failure kinds F5 and W5.
 //!
@@ -25,16 +25,26 @@ pub struct Room {
 
 #[derive(Debug, Default)]
 struct Waiters {
-    next_key: u64,
     wakers: BTreeMap<u64, Waker>,
 }
 
-/// Names one asynchronous waiter, so that it stores one waker however often it is polled.
+/// Names one asynchronous waiter of one unit, so that it stores one waker however often it is polled.
+///
+/// It is given back with [`Unit::leave_room`](crate::Unit::leave_room), by the destructor of the future that has it.
 #[derive(Debug, Default)]
 pub struct Ticket {
     key: Option<u64>,
     /// Whether it counts as waiting.
     counted: bool,
+}
+
+impl Ticket {
+    /// Different for every ticket of the process, so that tickets of two units cannot be taken for each other.
+    fn next_key() -> u64 {
+        // No model looks at it.
+        static LAST: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+        LAST.fetch_add(1, core::sync::atomic::Ordering::Relaxed)
+    }
 }
 
 impl Room {
@@ -63,14 +73,8 @@ impl Room {
         under_lock: impl FnOnce(&dyn Fn()),
     ) {
         let waker = waker.clone();
-        let replaced = {
-            let mut waiters = self.waiters.lock();
-            let key = *ticket.key.get_or_insert_with(|| {
-                waiters.next_key += 1;
-                waiters.next_key
-            });
-            waiters.wakers.insert(key, waker)
-        };
+        let key = *ticket.key.get_or_insert_with(Ticket::next_key);
+        let replaced = self.waiters.lock().wakers.insert(key, waker);
         drop(replaced);
         if !ticket.counted {
             ticket.counted = true;

@@ -17,7 +17,7 @@
 use crate::eventfd::StopLatch;
 use crate::health::Cause;
 use crate::mutant::Mutant;
-use crate::need_wake::look_once_more;
+pub use crate::need_wake::look_once_more;
 use crate::pace::{Pace, Pause};
 use crate::policy::PollPolicy;
 use crate::runner::{Runner, Step};
@@ -33,8 +33,8 @@ use xu_abi::Status;
 /// Most requests of one unit that complete before the next unit's turn.
 const BUDGET: usize = 32;
 
-/// How often a worker that cannot wait looks at its units.
-const SERVE_OUT: Duration = Duration::from_millis(100);
+/// How often a worker that has given its units up looks whether it is to stop, should waiting for that end early.
+const SERVE_OUT: Duration = Duration::from_secs(3600);
 
 /// Where a worker sleeps.
 pub trait Waiter {
@@ -124,16 +124,12 @@ impl<W: Waiter> Rounds<W> {
         self.units.into_iter().map(|unit| unit.runner).collect()
     }
 
-    /// Gives the units up, then completes what still slips through their gates until it is time to stop.
+    /// Gives the units up, which completes what they have and refuses what comes, then waits until it is time to stop.
     fn serve_out(&mut self, text: &str) {
         for unit in &mut self.units {
             unit.give_up(text);
         }
-        while !self.stop.is_set_within(SERVE_OUT) {
-            for unit in &mut self.units {
-                unit.step();
-            }
-        }
+        while !self.stop.is_set_within(SERVE_OUT) {}
     }
 
     fn round(&mut self) -> io::Result<Next> {

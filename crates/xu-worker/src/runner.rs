@@ -10,6 +10,7 @@
 //!
 //! An engine that panics degrades its unit; its queued requests complete with an error.
 
+use crate::cell::Aftermath;
 use crate::completion::Notifier;
 use crate::completion_pool::Lease;
 use crate::engine::{Engine, Progress};
@@ -54,7 +55,7 @@ pub trait Runner: Send + fmt::Debug {
     fn has_work(&mut self) -> bool;
 
     /// Says that the worker is about to sleep: submitters ring the bell from now on. The worker then passes
-    /// [`look_once_more`](crate::worker::look_once_more) and asks [`Runner::has_work`] before it sleeps.
+    /// [`look_once_more`](crate::rounds::look_once_more) and asks [`Runner::has_work`] before it sleeps.
     fn announce_sleep(&self);
 
     /// Says that the worker is awake, and will look by itself.
@@ -110,7 +111,7 @@ impl<E: Engine> Parts<E> {
     /// The step cycle of the spec.
     fn step(&mut self) -> Step {
         if self.shared.is_abandoned() {
-            // A submit that passed the gates just before the unit was given up.
+            // Nothing is accepted any more, and what was is complete; or a submitter could not release it.
             self.clear();
             return Step::Idle;
         }
@@ -170,12 +171,10 @@ impl<E: Engine> Parts<E> {
         };
         if self.shared.staged().is_anything_deferred() {
             // Step 4, the second half.
-            self.shared.unstage();
+            self.shared.unstage(seq);
         }
         let counted = self.take_count();
-        settled.write_status(status);
-        let popped = self.pop();
-        settled.notify();
+        let popped = self.publish(settled, status);
         if let Err(error) = counted {
             let text = format!("no work count for a completed request: {error}");
             return self.broken(Some(seq), text);
@@ -211,9 +210,12 @@ impl<E: Engine> Parts<E> {
         seq: SeqId,
         status: Status,
     ) -> Settled<E::Outcome> {
-        self.shared.staged().record(self.engine.model(&item));
-        let engine = &mut self.engine;
-        match catch_unwind(AssertUnwindSafe(|| engine.finish(item, status))) {
+        let (engine, shared) = (&mut self.engine, &self.shared);
+        let finish = || {
+            shared.staged().record(engine.model(&item));
+            engine.finish(item, status)
+        };
+        match catch_unwind(AssertUnwindSafe(finish)) {
             Ok(outcome) => Settled::Execute(notifier, outcome),
             Err(panic) => {
                 self.shared.degrade(Cause {
@@ -243,15 +245,19 @@ impl<E: Engine> Parts<E> {
         }
     }
 
-    /// Makes the completion visible, and tells those who wait for it or for room.
+    /// Writes the status, makes the completion visible, hands the outcome over, and tells those who wait: in this order.
     ///
-    /// The lock keeps a waiter from saying so half-way between the two: it either sees the completion, or is seen here.
-    fn pop(&mut self) -> Result<(), Broken> {
+    /// The lock keeps a waiter from saying so half-way between: it either sees the completion, or is seen here. What is
+    /// foreign code comes after it.
+    fn publish(&mut self, settled: Settled<E::Outcome>, status: Status) -> Result<(), Broken> {
         let (ring, shared) = (&mut self.ring, &self.shared);
+        settled.write_status(status);
+        let mut settled = Some(settled);
         let told = shared.under_mark_comp(|waits| {
             let seq = ring.pop()?.seq;
             Ok::<_, PeekError>(Told {
                 seq,
+                handed_over: settled.take().map(Settled::hand_over),
                 // Nearly always nobody waits here.
                 signalled: if waits.is_empty() {
                     Ok(None)
@@ -260,13 +266,21 @@ impl<E: Engine> Parts<E> {
                 },
                 is_armed: shared.events.is_armed(),
                 is_awaited: shared.room.is_awaited(),
+                is_deferred: shared.staged().is_anything_deferred(),
             })
         })?;
+        if let Some(handed_over) = told.handed_over {
+            handed_over.wake();
+        }
         if told.is_armed {
             shared.events.completed(told.seq);
         }
         if told.is_awaited {
             shared.room.released();
+        }
+        if told.is_deferred {
+            // It was left between step 4 and now.
+            shared.unstage(told.seq);
         }
         told.signalled?;
         Ok(())
@@ -293,34 +307,30 @@ impl<E: Engine> Parts<E> {
         if !Mutant::AbandonWithoutBarrier.is_seeded() {
             // Whoever has passed the gates has the submit lock: its request is in the ring when we get it, and is completed
             // below. Whoever comes later is refused.
-            drop(self.shared.entry.submit_work_lock.lock());
+            if let Some(funnel) = self.shared.entry.submit_work_lock.lock().as_deref_mut() {
+                // A batch may be under way, with requests that the device knows.
+                funnel.release_all(&self.shared);
+            }
         }
         self.clear();
-        // What a corrupt ring keeps will never complete. A descriptor that cannot be signalled leaves its waiters to their
-        // deadlines, and there is nothing left here that could be broken.
+        // What a submitter could not release will never complete. For a failed signal, see `clear`.
         let _ = self.shared.under_mark_comp(Waits::abandon);
     }
 
-    /// Completes what is queued, so that nobody waits for it, and takes every work count, so that the
-    /// descriptor goes quiet. A ring that is corrupt keeps the rest until it is dropped.
+    /// Completes what is queued, so that nobody waits for it, whatever the ring says of it; and takes every work count, so
+    /// that the descriptor goes quiet.
     fn clear(&mut self) {
         self.begun = false;
+        self.mark_running(false);
         let status = Status::EXEC_UNIT_UNRECOVERABLE;
-        while let Ok(current) = self.ring.peek() {
-            let seq = current.seq();
+        while let Ok(seq) = self.ring.repair() {
             let settled = self.settle(seq, status).ok().flatten();
-            if let Some(settled) = &settled {
-                settled.write_status(status);
-            }
-            let popped = self.pop();
-            if let Some(settled) = settled {
-                settled.notify();
-            }
-            if popped.is_err() {
-                break;
-            }
+            // A descriptor that cannot be signalled leaves its waiters to look for themselves: there is nothing left here
+            // that could be broken.
+            let _ = self.publish(settled.unwrap_or(Settled::Lost(None)), status);
         }
-        while self.shared.work.take().is_ok() {}
+        // What cannot be read was not written.
+        let _ = self.shared.work.take_all();
         self.shared.room.released();
     }
 }
@@ -360,12 +370,14 @@ fn advance<E: Engine>(
 }
 
 /// What a pop has found under the lock.
-struct Told {
+struct Told<O> {
     seq: SeqId,
+    handed_over: Option<HandedOver<O>>,
     /// The descriptor that was signalled, which may go back to its pool now.
     signalled: Result<Option<Arc<Lease>>, SignalError>,
     is_armed: bool,
     is_awaited: bool,
+    is_deferred: bool,
 }
 
 /// The accounting of the unit is broken.
@@ -402,13 +414,34 @@ impl<O> Settled<O> {
         }
     }
 
-    fn notify(self) {
+    /// The outcome is the caller's; nobody is woken yet. Runs no foreign code.
+    fn hand_over(self) -> HandedOver<O> {
         match self {
-            Self::Execute(Some(notifier), outcome) => notifier.notify(outcome),
-            // Nobody wants this outcome.
-            Self::Execute(None, outcome) => drop_foreign(outcome),
-            Self::Stop(notifier) => notifier.notify(()),
+            Self::Execute(Some(notifier), outcome) => HandedOver::Outcome(notifier.settle(outcome)),
+            Self::Execute(None, outcome) => HandedOver::Unwanted(outcome),
+            Self::Stop(notifier) => HandedOver::Stop(notifier.settle(())),
+            Self::Lost(notifier) => HandedOver::Lost(notifier),
+        }
+    }
+}
+
+/// A request whose completion is visible: what is left to do for it is foreign code.
+enum HandedOver<O> {
+    Outcome(Option<Aftermath<O>>),
+    /// Nobody wants it.
+    Unwanted(O),
+    Stop(Option<Aftermath<()>>),
+    Lost(Option<Notifier<O>>),
+}
+
+impl<O> HandedOver<O> {
+    fn wake(self) {
+        match self {
+            Self::Outcome(Some(aftermath)) => aftermath.run(),
+            Self::Stop(Some(aftermath)) => aftermath.run(),
+            Self::Unwanted(outcome) => drop_foreign(outcome),
             Self::Lost(notifier) => drop(notifier),
+            Self::Outcome(None) | Self::Stop(None) => {}
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::unstage::{Unstage, Words, release};
 use crate::waits::Waits;
 use core::fmt;
 use std::sync::Arc;
+use xu_abi::SeqId;
 
 /// A table of units that take requests `I` and tell outcomes `O`.
 pub type Table<I, O> = UnitTable<Funnel<I, O>, Waits, Unstage>;
@@ -26,7 +27,7 @@ pub(crate) struct Shared<I, O> {
     pub(crate) policy: PollPolicy,
     /// Whether the worker sleeps; used where the policy lets wakes be skipped.
     pub(crate) need_wake: NeedWake,
-    /// Set when the worker has given this unit up, or is gone.
+    /// Set when the worker has given this unit up, or is gone, or cannot be told of a request.
     abandoned: AtomicBool,
     pub(crate) entry: EntryRef<Funnel<I, O>, Waits, Unstage>,
     pub(crate) work: WorkCount,
@@ -112,16 +113,17 @@ impl<I, O> Shared<I, O> {
         }
     }
 
-    /// Lets deferred models go.
-    pub(crate) fn unstage(&self) {
-        let deferred = {
+    /// Lets models go that were left for requests up to `completed`.
+    pub(crate) fn unstage(&self, completed: SeqId) {
+        if self.health() == Health::Degraded {
+            return;
+        }
+        let staged = {
             let mut lock = self.entry.unstage_lock.lock();
             lock.as_deref_mut()
-                .map(|unstage| unstage.take(&self.staged()))
+                .map(|unstage| unstage.take(completed.cursor(), &self.staged()))
         };
-        if let Some(deferred) = deferred {
-            release(deferred);
-        }
+        release(staged.unwrap_or_default());
     }
 
     pub(crate) fn staged(&self) -> Words<'_> {

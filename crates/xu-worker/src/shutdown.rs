@@ -105,6 +105,7 @@ pub fn warn_in_log(waiting_for: &[InFlight]) {
 
 /// How closing went.
 #[derive(Debug, Default)]
+#[must_use = "it keeps what a degraded unit's device may still touch: drop it when the device is quiet"]
 pub struct Closed {
     /// The worker halves of the units: they keep what a degraded unit's device may still touch. Empty when somebody else
     /// has closed.
@@ -137,6 +138,9 @@ pub enum CloseError {
     /// The calling thread is one of the workers, which would wait for itself. Close from another thread.
     #[error("a worker thread cannot wait for itself to end")]
     OnWorkerThread,
+    /// This process is a child of the one that started the threads.
+    #[error("the workers belong to the process that this one was forked from")]
+    Forked,
     /// The deadline has passed. New requests are refused, the accepted ones go on; closing may be tried again.
     #[error("{0}")]
     Overdue(Report),
@@ -185,8 +189,7 @@ impl Workers {
 
     /// Closes `units`, which must be all units of these threads, and stops the threads.
     ///
-    /// May be called again, and from several threads at once: all of them return when it is done. In a forked child there
-    /// is nothing to close, and nothing happens.
+    /// May be called again, and from several threads at once: all of them return when it is done.
     ///
     /// # Errors
     /// [`CloseError`]; then everything is as it was, but that the units refuse new requests.
@@ -196,7 +199,7 @@ impl Workers {
         options: &CloseOptions,
     ) -> Result<Closed, CloseError> {
         if !self.owner.is_here() {
-            return Ok(Closed::default());
+            return Err(CloseError::Forked);
         }
         let Some(threads) = self.begin(units, options)? else {
             return Ok(Closed::default());
@@ -207,7 +210,11 @@ impl Workers {
         };
         let not_at_rest = bring_to_rest(units, options)?;
         let threads = unfinished.threads.take().unwrap_or_default();
-        let retired = threads.into_iter().flat_map(WorkerThread::stop).collect();
+        let mut retired: Vec<_> = threads.into_iter().flat_map(WorkerThread::stop).collect();
+        for runner in &mut retired {
+            // Completes what a unit has whose worker could not be woken.
+            runner.step();
+        }
         self.become_(Threads::Closed);
         Ok(Closed {
             retired,

@@ -107,6 +107,21 @@ pub enum UnitError {
     EventFd(#[from] io::Error),
 }
 
+/// A question about a sequence has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The unit has never issued it.
+    #[error(transparent)]
+    NeverIssued(#[from] NeverIssued),
+    /// This process is a child of the one that made the unit.
+    #[error("{xu} belongs to the process that this one was forked from")]
+    Forked {
+        /// The queue.
+        xu: XuId,
+    },
+}
+
 /// An accepted request.
 #[derive(Debug)]
 #[must_use = "dropping it detaches from the request: nobody will learn its outcome"]
@@ -262,13 +277,12 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// [`Refused`] with the reason and, where that is possible, the request.
     pub fn submit(&self, item: S::Item) -> Result<Accepted<S::Outcome>, Refused<S::Item>> {
-        let mut ends = None;
-        let seq = self.through_funnel(item, |funnel, item, shared| {
+        let (seq, completion) = self.through_funnel(item, |funnel, item, shared| {
             let (notifier, completion) = funnel.completion();
-            ends = Some(completion);
-            funnel.submit(item, Some(notifier), shared)
+            let seq = funnel.submit(item, Some(notifier), shared)?;
+            Ok((seq, completion))
         })?;
-        let completion = ends.unwrap_or_else(|| completion().1);
+        self.wake(seq, 1);
         Ok(Accepted { seq, completion })
     }
 
@@ -277,12 +291,17 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// As [`Unit::submit`].
     pub fn post(&self, item: S::Item) -> Result<SeqId, Refused<S::Item>> {
-        self.through_funnel(item, |funnel, item, shared| {
+        let seq = self.through_funnel(item, |funnel, item, shared| {
             funnel.submit(item, None, shared)
-        })
+        })?;
+        self.wake(seq, 1);
+        Ok(seq)
     }
 
-    /// As [`Unit::post`] for several requests at once: the submit lock is taken once, the worker woken once.
+    /// As [`Unit::post`] for several requests: the worker sees them and is woken once, at the end or when `items` panics.
+    ///
+    /// Others may submit in between, and then the worker sees the beginning of the batch sooner. `items` is asked with no
+    /// lock held, and may take its time: what is accepted waits for it.
     ///
     /// Returns the sequence of the last request; `None` when there was none.
     ///
@@ -293,28 +312,23 @@ impl<S: Stage> Unit<S> {
         B: IntoIterator<Item = S::Item>,
     {
         let mut rest = items.into_iter();
-        let mut refused = None;
-        let mut posted = Posted::new(self);
-        let locked = self.with_funnel(|funnel, shared| {
-            let mut batch = funnel.batch(shared);
-            for item in rest.by_ref() {
-                match batch.hold(item) {
-                    Ok(seq) => posted.add(seq),
-                    Err(why) => {
-                        refused = Some(why);
-                        break;
-                    }
+        let mut posted = Posted {
+            unit: self,
+            requests: 0,
+            last: None,
+        };
+        while let Some(item) = rest.next() {
+            let held =
+                self.through_funnel(item, |funnel, item, shared| funnel.hold(item, None, shared));
+            match held {
+                Ok(seq) => {
+                    posted.requests += 1;
+                    posted.last = Some(seq);
                 }
+                Err(refused) => return Err(RefusedBatch::new(posted.last, refused, rest)),
             }
-        });
-        let last = posted.last;
-        drop(posted);
-        self.tell_if_degraded();
-        let refused = refused.or_else(|| locked.err().map(|reason| Refused { reason, item: None }));
-        match refused {
-            None => Ok(last),
-            Some(refused) => Err(RefusedBatch::new(last, refused, rest)),
         }
+        Ok(posted.last)
     }
 
     /// Refuses new requests from now on; what is queued finishes.
@@ -325,7 +339,7 @@ impl<S: Stage> Unit<S> {
         }
     }
 
-    /// Waits until every accepted request is complete.
+    /// Waits until every accepted request is complete, or given up with its unit. In a forked child it returns at once.
     pub fn drain(&self) {
         self.wait_until(None, || self.is_drained());
     }
@@ -335,7 +349,7 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// The number of requests still in flight when time is up.
     pub fn drain_until(&self, deadline: Instant) -> Result<(), u64> {
-        if self.wait_until(Some(deadline), || self.is_drained()) {
+        if self.parts.is_here() && self.wait_until(Some(deadline), || self.is_drained()) {
             Ok(())
         } else {
             Err(self.depth())
@@ -381,14 +395,10 @@ impl<S: Stage> Unit<S> {
     /// `None` waits for ever. Any number of threads may wait for one sequence.
     ///
     /// # Errors
-    /// [`NeverIssued`] when `seq` was never issued by this unit.
-    pub fn wait(&self, seq: SeqId, deadline: Option<Instant>) -> Result<Waited, NeverIssued> {
-        if self.is_completed(seq)? {
-            return Ok(Waited::Completed);
-        }
-        if !self.parts.is_here() {
-            return Ok(Waited::Abandoned);
-        }
+    /// [`AskError`].
+    pub fn wait(&self, seq: SeqId, deadline: Option<Instant>) -> Result<Waited, AskError> {
+        self.check_process()?;
+        self.is_completed(seq)?;
         let shared = &self.parts.shared;
         let observer = &self.parts.observer;
         let target = Sequence {
@@ -403,14 +413,11 @@ impl<S: Stage> Unit<S> {
     /// Replaces the earlier event of the sequence, which is not written after the return.
     ///
     /// # Errors
-    /// [`NeverIssued`] when `seq` was never issued by this unit.
-    pub fn register_event(&self, seq: SeqId, event: AppEvent) -> Result<Registered, NeverIssued> {
+    /// [`AskError`].
+    pub fn register_event(&self, seq: SeqId, event: AppEvent) -> Result<Registered, AskError> {
+        self.check_process()?;
         let observer = &self.parts.observer;
         observer.is_completed(seq)?;
-        if !self.parts.is_here() {
-            // Nothing completes here.
-            return Ok(Registered::Armed);
-        }
         let shared = &self.parts.shared;
         // It was issued, so it stays so.
         let is_completed = || shared.under_mark_comp(|_| observer.is_completed(seq) == Ok(true));
@@ -419,29 +426,37 @@ impl<S: Stage> Unit<S> {
 
     /// Signals `event` once for each completion from now on. Replaces the earlier event of the unit, which is not written
     /// after the return.
-    pub fn register_unit_event(&self, event: AppEvent) {
-        if self.parts.is_here() {
-            let shared = &self.parts.shared;
-            let observer = &self.parts.observer;
-            let last_completed = || shared.under_mark_comp(|_| observer.last_completed());
-            shared.events.register_unit(event, last_completed);
-        }
+    ///
+    /// # Errors
+    /// [`AskError::Forked`].
+    pub fn register_unit_event(&self, event: AppEvent) -> Result<(), AskError> {
+        self.check_process()?;
+        let shared = &self.parts.shared;
+        let observer = &self.parts.observer;
+        let last_completed = || shared.under_mark_comp(|_| observer.last_completed());
+        shared.events.register_unit(event, last_completed);
+        Ok(())
     }
 
     /// Takes the event of a sequence out. When this returns, no write to it is under way or will follow. `false` when there
     /// is none: none was registered, or it was signalled.
     ///
     /// # Errors
-    /// [`NeverIssued`] when `seq` was never issued by this unit.
-    pub fn deregister_event(&self, seq: SeqId) -> Result<bool, NeverIssued> {
+    /// [`AskError`].
+    pub fn deregister_event(&self, seq: SeqId) -> Result<bool, AskError> {
+        self.check_process()?;
         self.is_completed(seq)?;
-        Ok(self.parts.is_here() && self.parts.shared.events.deregister(seq))
+        Ok(self.parts.shared.events.deregister(seq))
     }
 
     /// Takes the event of the unit out. When this returns, no write to it is under way or will follow. `false` when there is
     /// none.
-    pub fn deregister_unit_event(&self) -> bool {
-        self.parts.is_here() && self.parts.shared.events.deregister_unit()
+    ///
+    /// # Errors
+    /// [`AskError::Forked`].
+    pub fn deregister_unit_event(&self) -> Result<bool, AskError> {
+        self.check_process()?;
+        Ok(self.parts.shared.events.deregister_unit())
     }
 
     /// Notifications that no application got, because its eventfd was full or broken.
@@ -450,8 +465,8 @@ impl<S: Stage> Unit<S> {
         self.parts.shared.events.lost()
     }
 
-    /// Lets a model go after the next request of this unit is complete, on the worker's thread: until then, an execution may
-    /// still use it. At once when nothing is in flight.
+    /// Lets a model go when the requests that this unit has accepted until now are complete, on the worker's thread: they may
+    /// still use it. At once when they are complete; not before the unit goes when it is degraded.
     ///
     /// `sub_core` is the physical core of the logical one, 0 or 1; others count as 0.
     pub fn defer_unstage(&self, sub_core: usize, staged: Staged) {
@@ -461,12 +476,17 @@ impl<S: Stage> Unit<S> {
             return;
         }
         let sub_core = if sub_core < SUB_CORES { sub_core } else { 0 };
-        if let Some(unstage) = shared.entry.unstage_lock.lock().as_deref_mut() {
-            unstage.defer(sub_core, staged, &shared.staged());
+        // Nothing that is submitted from now on uses it.
+        let after = self.last_submitted().cursor();
+        match shared.entry.unstage_lock.lock().as_deref_mut() {
+            Some(unstage) => unstage.defer(sub_core, after, staged, &shared.staged()),
+            // The unit is there as long as `self` is.
+            None => core::mem::forget(staged),
         }
-        // Nothing that is submitted from now on can use it, so this need not be exact.
-        if self.is_drained() {
-            shared.unstage();
+        // The worker pops and looks for it under the same lock: either it sees what was left, or we see what is complete.
+        let completed = shared.under_mark_comp(|_| self.last_completed());
+        if completed.cursor() >= after {
+            shared.unstage(completed);
         }
     }
 
@@ -522,37 +542,42 @@ impl<S: Stage> Unit<S> {
             || !self.parts.is_here()
     }
 
-    /// Runs `submit` under the submit lock, and does what comes after it.
+    fn check_process(&self) -> Result<(), AskError> {
+        if self.parts.is_here() {
+            Ok(())
+        } else {
+            Err(AskError::Forked { xu: self.xu() })
+        }
+    }
+
+    /// Runs `submit` under the submit lock.
     #[inline]
-    fn through_funnel(
+    fn through_funnel<R>(
         &self,
         item: S::Item,
         submit: impl FnOnce(
             &mut Funnel<S::Item, S::Outcome>,
             S::Item,
             &Shared<S::Item, S::Outcome>,
-        ) -> Result<SeqId, Refused<S::Item>>,
-    ) -> Result<SeqId, Refused<S::Item>> {
+        ) -> Result<R, Refused<S::Item>>,
+    ) -> Result<R, Refused<S::Item>> {
         let mut item = Some(item);
         let submitted = self.with_funnel(|funnel, shared| {
             let item = item.take()?;
             Some(submit(funnel, item, shared))
         });
-        match submitted {
-            Ok(Some(Ok(seq))) => {
-                self.wake(seq, 1);
-                Ok(seq)
-            }
-            Ok(Some(Err(refused))) => {
-                self.tell_if_degraded();
-                Err(refused)
-            }
-            Ok(None) => Err(Refused {
+        let refused = match submitted {
+            Ok(Some(Ok(submitted))) => return Ok(submitted),
+            Ok(Some(Err(refused))) => refused,
+            // It was taken by nobody.
+            Ok(None) => Refused {
                 reason: Refusal::Closing { xu: self.xu() },
                 item,
-            }),
-            Err(reason) => Err(Refused { reason, item }),
-        }
+            },
+            Err(reason) => Refused { reason, item },
+        };
+        self.tell_if_degraded();
+        Err(refused)
     }
 
     /// # Errors
@@ -587,11 +612,13 @@ impl<S: Stage> Unit<S> {
         }
     }
 
-    /// The request is accepted whatever happens here; a worker that cannot be woken is as good as dead.
+    /// The request is accepted whatever happens here; a worker that cannot be woken is as good as dead. What it has not
+    /// completed, it completes as unrecoverable when it next wakes up for another unit, or is stopped.
     fn ring_bell(&self, seq: SeqId) {
         if let Err(error) = self.parts.shared.work.add() {
             let text = format!("cannot wake the worker: {error}");
             self.degrade(Status::FAILURE, Some(seq), text);
+            self.parts.shared.abandon();
             self.tell_if_degraded();
         }
     }
@@ -649,33 +676,29 @@ impl<I, O> Target for Sequence<'_, I, O> {
     }
 }
 
-/// What a batch has added. The worker is told when this goes: also when the caller's iterator or the stage panics.
+/// What a batch has added. The worker is told when this goes: also when the caller's iterator panics, since the device
+/// knows the requests.
 struct Posted<'a, S: Stage> {
     unit: &'a Unit<S>,
     requests: u64,
     last: Option<SeqId>,
 }
 
-impl<'a, S: Stage> Posted<'a, S> {
-    fn new(unit: &'a Unit<S>) -> Self {
-        Self {
-            unit,
-            requests: 0,
-            last: None,
-        }
-    }
-
-    fn add(&mut self, seq: SeqId) {
-        self.requests += 1;
-        self.last = Some(seq);
-    }
-}
-
 impl<S: Stage> Drop for Posted<'_, S> {
     fn drop(&mut self) {
         if let Some(last) = self.last {
+            // Without a funnel the unit has gone with all that it had.
+            let _ = self.unit.with_funnel(Funnel::release_all);
             self.unit.wake(last, self.requests);
+            self.unit.tell_if_degraded();
         }
+    }
+}
+
+/// Nobody is told any more.
+impl<I, O> Drop for Parts<I, O> {
+    fn drop(&mut self) {
+        self.shared.events.clear();
     }
 }
 

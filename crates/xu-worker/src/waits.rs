@@ -186,10 +186,6 @@ pub fn wait(
     pool: &Arc<CompletionPool>,
     deadline: Option<Instant>,
 ) -> Waited {
-    // Most waits come late.
-    if target.is_completed() {
-        return Waited::Completed;
-    }
     match enter(target, seq, pool, deadline) {
         Entered::Over(waited) => waited,
         Entered::Joined(lease) => wait_on(target, seq, &lease, deadline),

@@ -1,7 +1,7 @@
 //! The worker thread: starts, is stopped, and is joined.
 //!
 //! One per logical core, owned by the runtime. What it does is in [`rounds`](crate::rounds), where it sleeps in
-//! [`poller`](crate::poller). Spec `xu.md` section 4, worker loop.
+//! `poller`. Spec `xu.md` section 4, worker loop.
 
 use crate::eventfd::StopLatch;
 use crate::here_only::HereOnly;
@@ -51,6 +51,12 @@ pub enum WorkerError {
         /// That of another.
         found: PollPolicy,
     },
+    /// A thread's name cannot have a zero byte.
+    #[error("a worker cannot be named {name:?}")]
+    Name {
+        /// What was given.
+        name: String,
+    },
     /// The operating system refused a descriptor or a thread.
     #[error("no thread or descriptor for a worker: {0}")]
     System(#[from] io::Error),
@@ -67,6 +73,9 @@ impl WorkerThread {
     pub fn spawn(name: &str, units: Vec<Box<dyn Runner>>) -> Result<Self, WorkerError> {
         if units.len() > MAX_UNITS {
             return Err(WorkerError::TooManyUnits { units: units.len() });
+        }
+        if name.contains('\0') {
+            return Err(WorkerError::Name { name: name.into() });
         }
         let policy = common_policy(&units)?;
         let stop = Arc::new(StopLatch::new()?);
@@ -87,11 +96,12 @@ impl WorkerThread {
         })
     }
 
-    /// Stops the thread and waits for it. Requests that are still queued stay queued; dropping the returned
-    /// runners drops them.
+    /// Stops the thread and waits for it. Requests that are still queued stay queued until the returned runners are dropped,
+    /// which completes them with `EXEC_UNIT_UNRECOVERABLE`.
     ///
     /// Must not be called from the worker thread itself; called there, it returns at once. In a forked child there is no
     /// thread, and nothing happens.
+    #[must_use = "runners keep what a degraded unit's device may still touch: drop them when the device is quiet"]
     pub fn stop(mut self) -> Vec<Box<dyn Runner>> {
         if self.running.is_here() {
             self.running.join()
@@ -165,8 +175,24 @@ impl fmt::Debug for WorkerThread {
 /// # Errors
 /// What the operating system says; masks of one's own thread cannot be refused.
 pub fn with_signals_blocked<T>(spawn: impl FnOnce() -> T) -> io::Result<T> {
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let before = Mask(SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?);
     let result = spawn();
-    before.thread_set_mask()?;
+    before.restore()?;
     Ok(result)
+}
+
+/// The mask that a thread had, which it gets back however `spawn` ends.
+struct Mask(SigSet);
+
+impl Mask {
+    fn restore(&self) -> io::Result<()> {
+        Ok(self.0.thread_set_mask()?)
+    }
+}
+
+impl Drop for Mask {
+    fn drop(&mut self) {
+        // Masks of one's own thread cannot be refused.
+        let _ = self.restore();
+    }
 }

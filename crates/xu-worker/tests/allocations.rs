@@ -138,7 +138,7 @@ fn c2_no_request_allocates_in_a_steady_state() {
                 counts, [0; 4],
                 "{policy:?} at depth {depth}: submit, backwards, post, batch"
             );
-            core.close().unwrap();
+            drop(core.close().unwrap());
         }
     }
 }

@@ -36,7 +36,7 @@ fn cycle(number: u64) {
     }
     // Half of them are dropped instead.
     if number.is_multiple_of(2) {
-        core.close().unwrap();
+        drop(core.close().unwrap());
     }
 }
 

@@ -62,15 +62,15 @@ mod tests {
     use xu_worker::eventfd::CompletionEvent;
     use xu_worker::events::Events;
     use xu_worker::fork::Owner;
-    use xu_worker::waits::Waited;
     use xu_worker::{
-        Accepted, Cause, CloseOptions, Closing, Engine, Lost, PollPolicy, Progress, Refusal, Stage,
-        StageError, Unit, UnitOptions, WorkerThread, Workers,
+        Accepted, AskError, Cause, CloseError, CloseOptions, Closing, Engine, Lost, PollPolicy,
+        Progress, Refusal, Stage, StageError, Unit, UnitOptions, WorkerThread, Workers,
     };
 
     /// Whether `test` is true in a child of this process.
     fn in_child(test: impl FnOnce() -> bool) -> bool {
-        // SAFETY: this process has one thread, so no lock is held by a thread that the child lacks.
+        // SAFETY: no other thread runs but, in one test, a lane's worker. The child uses nothing that it could have locked: it
+        //   makes only the calls that are fenced, which look before they lock, and ends with `_exit`.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let code = i32::from(!test());
@@ -189,18 +189,25 @@ mod tests {
         );
         let batch = unit.post_batch([1, 2]).is_err();
         let lost = hanging.completion.wait() == Err(Lost::Forked);
-        let waited = unit.wait(hanging.seq, None) == Ok(Waited::Abandoned);
+        let xu = unit.xu();
+        let forked = AskError::Forked { xu };
+        let asked = unit.wait(hanging.seq, None) == Err(forked)
+            && unit.deregister_event(hanging.seq) == Err(forked)
+            && unit.deregister_unit_event() == Err(forked)
+            && unit.schedule_stop().is_err()
+            && unit.drain_until(began).is_err()
+            && unit.cause().is_none();
         unit.drain();
         unit.close();
         let room = unit.wait_room(None);
         let closed = workers
             .close(&[&unit as &dyn Closing], &CloseOptions::default())
-            .is_ok();
+            .is_err_and(|error| error == CloseError::Forked);
         drop((unit, workers));
         refused
             && batch
             && lost
-            && waited
+            && asked
             && room
             && closed
             && began.elapsed() < Duration::from_secs(1)

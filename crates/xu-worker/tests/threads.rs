@@ -35,7 +35,7 @@ fn f2_whoever_polls_the_queue_finds_the_status_written() {
     }
     unit.close();
     unit.drain();
-    worker.stop();
+    drop(worker.stop());
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn every_policy_completes_what_many_threads_submit() {
         assert_eq!(unit.last_completed().cursor().get(), 400);
         unit.close();
         unit.drain();
-        worker.stop();
+        drop(worker.stop());
     }
 }
 
@@ -120,7 +120,7 @@ fn w4_worker_threads_have_every_signal_blocked() {
     let worker = WorkerThread::spawn("sig-blocked", vec![Box::new(runner)]).unwrap();
     let accepted = unit.submit(request(1)).unwrap();
     accepted.completion.wait().unwrap();
-    worker.stop();
+    drop(worker.stop());
     let status = receiver.recv().unwrap();
     let field = |name: &str| {
         status

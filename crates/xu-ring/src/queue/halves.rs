@@ -16,7 +16,7 @@ use super::home::Home;
 use super::memory::{CHECKED, Memory, Slot};
 use super::worker::Popped;
 use crate::mutant::Mutant;
-use crate::sync::AtomicI32;
+use crate::sync::{AtomicI32, Ordering};
 
 /// The two halves, and a handle for observers.
 type Parts<T> = (SubmitHalf<T>, WorkHalf<T>, Memory<T>);
@@ -343,14 +343,28 @@ impl<T> WorkHalf<T> {
     /// Finds out whether a request is in flight, and which.
     #[inline]
     fn find_current(&self) -> Result<(SeqId, &Slot<T>), PeekError> {
+        let (seq, slot) = self.find_unverified()?;
+        slot.verify(seq)?;
+        Ok((seq, slot))
+    }
+
+    /// As [`WorkHalf::find_current`], whatever number is in the slot: the stage alone says whose it is.
+    #[inline]
+    fn find_unverified(&self) -> Result<(SeqId, &Slot<T>), PeekError> {
         // PANIC: an index is less than the number of slots, see `Place::next`.
         let slot = &self.memory.slots()[self.next_pop.index];
         if !slot.is_triggered() {
             return Err(PeekError::Empty);
         }
-        let seq = self.memory.seq(self.next_pop.cursor);
-        slot.verify(seq)?;
-        Ok((seq, slot))
+        Ok((self.memory.seq(self.next_pop.cursor), slot))
+    }
+
+    /// Makes the current slot that of its cursor, whatever it says.
+    pub(super) fn repair(&self) -> Result<SeqId, PeekError> {
+        let (seq, slot) = self.find_unverified()?;
+        // Relaxed: in flight, so nobody but this half and those who watch looks at it.
+        slot.seq.store(seq.raw(), Ordering::Relaxed);
+        Ok(seq)
     }
 
     /// The current request: its sequence, status address and payload, which is `None` once it was taken.
@@ -507,7 +521,6 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::sync::Ordering;
 
     const XU: XuId = XuId::from_raw(0x0301);
 
@@ -568,6 +581,9 @@ mod tests {
         let expected = memory.seq(3);
         let found = SeqId::from_raw(0);
         assert_eq!(batch.finish(), Err(PeekError::Corrupt { expected, found }));
+
+        assert_eq!(work.repair(), Ok(expected));
+        assert_eq!(work.pop().map(|popped| popped.item), Ok(Some(Box::new(3))));
     }
 
     #[test]

@@ -57,6 +57,15 @@ impl<T> Worker<T> {
         Ok(Current { seq, status, item })
     }
 
+    /// Writes over the number in the current slot with the one that belongs there, and returns it: for who has got
+    /// [`PeekError::Corrupt`], will not trust this ring again, and wants the payloads that are in flight nevertheless.
+    ///
+    /// # Errors
+    /// [`PeekError::Empty`] when no request is in flight.
+    pub fn repair(&mut self) -> Result<SeqId, PeekError> {
+        self.half.repair()
+    }
+
     /// Asks the processor for the payload of the request behind the current one, if there is one, and does not wait for it.
     ///
     /// For who is about to complete the current request: meanwhile the next one's payload comes from the submitter's cache.

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// One count per scheduled request: written by submitters, read once per completed request.
 ///
-/// The count *is* the number of accepted and uncompleted requests, so the descriptor stays readable while
-/// any request is in flight.
+/// With counted wakes the count *is* the number of accepted and uncompleted requests, so the descriptor stays readable
+/// while any request is in flight. Elsewhere it is a bell, and counts how often it was rung and not answered.
 #[derive(Debug)]
 pub struct WorkCount(Counter);
 

@@ -171,6 +171,7 @@ impl<P, W, U> Entry<P, W, U> {
     pub(super) fn hide(&self) {
         // Relaxed: whoever finds the entry a last time has no promise that it stays.
         self.initialized.store(0, Ordering::Relaxed);
+        self.has_work_efd.store(-1, Ordering::Relaxed);
     }
 
     /// The address of the logical core that it is bound to.
@@ -182,7 +183,11 @@ impl<P, W, U> Entry<P, W, U> {
     /// The descriptor that counts its work; negative while there is none.
     #[must_use]
     pub fn has_work_efd(&self) -> i32 {
-        self.has_work_efd.load(Ordering::Relaxed)
+        if self.is_published() {
+            self.has_work_efd.load(Ordering::Relaxed)
+        } else {
+            -1
+        }
     }
 
     /// The header of its ring.
