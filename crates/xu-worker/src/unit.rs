@@ -14,11 +14,12 @@
 //! The device is told before the worker is: staged and doorbelled, then the slot is written, then
 //! released, then the worker is woken.
 
+mod listen;
+
 use crate::completion::{Completion, completion};
-use crate::completion_pool::{CompletionPool, Lease};
+use crate::completion_pool::CompletionPool;
 use crate::engine::{Engine, Stage};
-use crate::eventfd::{AppEvent, WorkCount};
-use crate::events::Registered;
+use crate::eventfd::WorkCount;
 use crate::funnel::Funnel;
 use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
@@ -30,7 +31,7 @@ use crate::shared::{Shared, Table};
 use crate::sync::Ordering;
 use crate::table::{Claim, TableError};
 use crate::unstage::{SUB_CORES, Staged, Unstage};
-use crate::waits::{self, Target, Waited, Waits};
+use crate::waits::Waits;
 use crate::work_item::{WorkItem, recycling};
 use core::fmt;
 use core::task::{Context, Poll};
@@ -38,8 +39,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use xu_abi::{Cursor, SeqId, Status, XuId};
-use xu_ring::queue::{NeverIssued, Observer, RingError, Waiter};
+use xu_ring::queue::{NeverIssued, Observer, RingError};
 use xu_ring::spsc::CapacityError;
+
+pub use listen::AskError;
 
 /// How a unit is made.
 #[derive(Clone, Debug)]
@@ -105,21 +108,6 @@ pub enum UnitError {
     /// The operating system gave no descriptor.
     #[error("no eventfd for a unit: {0}")]
     EventFd(#[from] io::Error),
-}
-
-/// A question about a sequence has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AskError {
-    /// The unit has never issued it.
-    #[error(transparent)]
-    NeverIssued(#[from] NeverIssued),
-    /// This process is a child of the one that made the unit.
-    #[error("{xu} belongs to the process that this one was forked from")]
-    Forked {
-        /// The queue.
-        xu: XuId,
-    },
 }
 
 /// An accepted request.
@@ -391,80 +379,6 @@ impl<S: Stage> Unit<S> {
         Ok(Accepted { seq, completion })
     }
 
-    /// Waits until the request of a sequence is complete, on a descriptor of the pool. A deadline that has passed asks once;
-    /// `None` waits for ever. Any number of threads may wait for one sequence.
-    ///
-    /// # Errors
-    /// [`AskError`].
-    pub fn wait(&self, seq: SeqId, deadline: Option<Instant>) -> Result<Waited, AskError> {
-        self.check_process()?;
-        self.is_completed(seq)?;
-        let shared = &self.parts.shared;
-        let observer = &self.parts.observer;
-        let target = Sequence {
-            seq,
-            shared,
-            observer,
-        };
-        Ok(waits::wait(&target, seq, &shared.pool, deadline))
-    }
-
-    /// Signals `event` once when the request of a sequence is complete; at once, by this thread, when it is already.
-    /// Replaces the earlier event of the sequence, which is not written after the return.
-    ///
-    /// # Errors
-    /// [`AskError`].
-    pub fn register_event(&self, seq: SeqId, event: AppEvent) -> Result<Registered, AskError> {
-        self.check_process()?;
-        let observer = &self.parts.observer;
-        observer.is_completed(seq)?;
-        let shared = &self.parts.shared;
-        // It was issued, so it stays so.
-        let is_completed = || shared.under_mark_comp(|_| observer.is_completed(seq) == Ok(true));
-        Ok(shared.events.register(seq, event, is_completed))
-    }
-
-    /// Signals `event` once for each completion from now on. Replaces the earlier event of the unit, which is not written
-    /// after the return.
-    ///
-    /// # Errors
-    /// [`AskError::Forked`].
-    pub fn register_unit_event(&self, event: AppEvent) -> Result<(), AskError> {
-        self.check_process()?;
-        let shared = &self.parts.shared;
-        let observer = &self.parts.observer;
-        let last_completed = || shared.under_mark_comp(|_| observer.last_completed());
-        shared.events.register_unit(event, last_completed);
-        Ok(())
-    }
-
-    /// Takes the event of a sequence out. When this returns, no write to it is under way or will follow. `false` when there
-    /// is none: none was registered, or it was signalled.
-    ///
-    /// # Errors
-    /// [`AskError`].
-    pub fn deregister_event(&self, seq: SeqId) -> Result<bool, AskError> {
-        self.check_process()?;
-        self.is_completed(seq)?;
-        Ok(self.parts.shared.events.deregister(seq))
-    }
-
-    /// Takes the event of the unit out. When this returns, no write to it is under way or will follow. `false` when there is
-    /// none.
-    ///
-    /// # Errors
-    /// [`AskError::Forked`].
-    pub fn deregister_unit_event(&self) -> Result<bool, AskError> {
-        self.check_process()?;
-        Ok(self.parts.shared.events.deregister_unit())
-    }
-
-    /// Notifications that no application got, because its eventfd was full or broken.
-    #[must_use]
-    pub fn lost_notifications(&self) -> u64 {
-        self.parts.shared.events.lost()
-    }
-
     /// Lets a model go when the requests that this unit has accepted until now are complete, on the worker's thread: they may
     /// still use it. At once when they are complete; not before the unit goes when it is degraded.
     ///
@@ -540,14 +454,6 @@ impl<S: Stage> Unit<S> {
         self.health() == Health::Degraded
             || self.depth() < self.parts.limit
             || !self.parts.is_here()
-    }
-
-    fn check_process(&self) -> Result<(), AskError> {
-        if self.parts.is_here() {
-            Ok(())
-        } else {
-            Err(AskError::Forked { xu: self.xu() })
-        }
     }
 
     /// Runs `submit` under the submit lock.
@@ -632,47 +538,6 @@ impl<S: Stage> Unit<S> {
 
     fn degrade(&self, status: Status, seq: Option<SeqId>, text: String) {
         self.parts.shared.degrade(Cause { status, seq, text });
-    }
-}
-
-/// One sequence of a unit, for which somebody waits.
-struct Sequence<'a, I, O> {
-    seq: SeqId,
-    shared: &'a Shared<I, O>,
-    observer: &'a Observer<WorkItem<I, O>>,
-}
-
-impl<I, O> Sequence<'_, I, O> {
-    fn waiter(lease: &Lease) -> Option<Waiter> {
-        if lease.is_pooled() {
-            Waiter::pooled(lease.number())
-        } else {
-            Waiter::one_shot(lease.number())
-        }
-    }
-}
-
-impl<I, O> Target for Sequence<'_, I, O> {
-    fn locked<R>(&self, look: impl FnOnce(&mut Waits) -> R) -> R {
-        self.shared.under_mark_comp(look)
-    }
-
-    fn is_completed(&self) -> bool {
-        self.observer.is_completed(self.seq) == Ok(true)
-    }
-
-    fn install(&self, lease: &Lease) {
-        if let Some(waiter) = Self::waiter(lease) {
-            // Not complete, and the lock is held: it fits. The worker finds whom to signal in `Waits`; the slot names it for
-            // those who read the original's memory.
-            let _ = self.observer.install_waiter(self.seq, waiter);
-        }
-    }
-
-    fn remove(&self, lease: &Lease) {
-        if let Some(waiter) = Self::waiter(lease) {
-            let _ = self.observer.remove_waiter(self.seq, waiter);
-        }
     }
 }
 
