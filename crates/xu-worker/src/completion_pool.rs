@@ -61,12 +61,20 @@ impl CompletionPool {
         }
     }
 
-    /// Lends a descriptor without a signal.
+    /// Lends a descriptor without a signal. In a forked child it is a new one, which is closed after use.
     ///
     /// # Errors
     /// What the operating system says when a new one cannot be made: the caller looks at the sequence again and again
     /// instead of waiting.
     pub fn take(self: &Arc<Self>) -> io::Result<Lease> {
+        if !self.owner.is_here() {
+            // A child has descriptors of its own, and locks nothing of its parent's.
+            return Ok(Lease {
+                fd: Arc::new(CompletionFd::new()?),
+                pooled: false,
+                pool: Arc::clone(self),
+            });
+        }
         let (idle, pooled) = self.reserve();
         let made = match idle {
             Some(fd) => Ok(fd),
@@ -94,15 +102,21 @@ impl CompletionPool {
         (idle, pooled)
     }
 
-    /// Descriptors that nobody uses.
+    /// Descriptors that nobody uses; none in a forked child.
     #[must_use]
     pub fn idle(&self) -> usize {
+        if !self.owner.is_here() {
+            return 0;
+        }
         self.state.lock().idle.len()
     }
 
-    /// Descriptors that are lent, pooled and fresh.
+    /// Descriptors that are lent, pooled and fresh; none in a forked child.
     #[must_use]
     pub fn in_use(&self) -> usize {
+        if !self.owner.is_here() {
+            return 0;
+        }
         let state = self.state.lock();
         state.pooled_out + state.fresh_out
     }

@@ -55,8 +55,19 @@ struct Registry {
 #[derive(Debug)]
 struct UnitEvent {
     event: AppEvent,
-    /// What had completed when it was registered.
+    /// What had completed when it was registered, or was signalled since.
     after: Cursor,
+}
+
+impl UnitEvent {
+    /// Signals the completion of `seq`, unless it came before the registration.
+    fn tell(&mut self, seq: SeqId) -> Option<NotDelivered> {
+        if seq.cursor() <= self.after && !Mutant::UnitCountsThePast.is_seeded() {
+            return None;
+        }
+        self.after = seq.cursor();
+        self.event.notify().err()
+    }
 }
 
 /// What became of a registration for a sequence.
@@ -114,25 +125,26 @@ impl Events {
     }
 
     /// Signals `event` once for each completion from now on. Replaces the unit's earlier registration, which is not
-    /// written after the return.
+    /// written after the return: each completion is signalled to one of the two.
     ///
     /// `last_completed` looks *under the unit's mark_comp lock*, and takes no other: completions up to that one are not
     /// signalled, all later ones are.
     pub fn register_unit(&self, event: AppEvent, last_completed: impl FnOnce() -> SeqId) {
         let mut registry = self.registry.lock();
-        let after = if Mutant::ArmUnitAfterLook.is_seeded() {
-            let after = last_completed();
-            self.arm();
-            after
-        } else {
-            self.arm();
-            last_completed()
+        let after = match &registry.unit {
+            // What it was not told of, the new one is.
+            Some(replaced) => replaced.after,
+            None if Mutant::ArmUnitAfterLook.is_seeded() => {
+                let after = last_completed().cursor();
+                self.arm();
+                after
+            }
+            None => {
+                self.arm();
+                last_completed().cursor()
+            }
         };
-        let after = after.cursor();
         let replaced = registry.unit.replace(UnitEvent { event, after });
-        if replaced.is_some() {
-            self.disarm(1);
-        }
         drop(registry);
         drop(replaced);
     }
@@ -191,11 +203,7 @@ impl Events {
         if !Mutant::NotifyWithoutLock.is_seeded() {
             sequence = spent.as_ref().and_then(|event| event.notify().err());
         }
-        let unit = registry
-            .unit
-            .as_ref()
-            .filter(|unit| unit.after < seq.cursor() || Mutant::UnitCountsThePast.is_seeded())
-            .and_then(|unit| unit.event.notify().err());
+        let unit = registry.unit.as_mut().and_then(|unit| unit.tell(seq));
         drop(registry);
         if Mutant::NotifyWithoutLock.is_seeded() {
             sequence = spent.as_ref().and_then(|event| event.notify().err());

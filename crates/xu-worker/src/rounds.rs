@@ -15,6 +15,7 @@
 //! once, and its count keeps epoll from sleeping.
 
 use crate::eventfd::StopLatch;
+use crate::fork::Owner;
 use crate::health::Cause;
 use crate::mutant::Mutant;
 pub use crate::need_wake::look_once_more;
@@ -105,9 +106,12 @@ impl<W: Waiter> Rounds<W> {
 
     /// Until the stop latch is set. An error of waiting cannot be repaired here, nor can a panic that no unit is to
     /// blame for: the units are given up.
+    ///
+    /// In a child that was forked on this thread, by a waker say, it ends at once: the units are the parent's.
     pub fn run(mut self) -> Vec<Box<dyn Runner>> {
         self.stay_awake();
-        loop {
+        let owner = Owner::here();
+        while owner.is_here() {
             let round = catch_unwind(AssertUnwindSafe(|| self.round()));
             let text = match round {
                 Ok(Ok(Next::Round)) => continue,

@@ -69,6 +69,9 @@ pub trait Runner: Send + fmt::Debug {
 
     /// How the unit was made.
     fn policy(&self) -> PollPolicy;
+
+    /// Whether this is the process that made the unit. In a forked child nothing here does anything.
+    fn is_here(&self) -> bool;
 }
 
 /// The worker's half of a unit. Made by [`Unit::new`](crate::Unit::new).
@@ -272,6 +275,10 @@ impl<E: Engine> Parts<E> {
         if let Some(handed_over) = told.handed_over {
             handed_over.wake();
         }
+        if !shared.owner.is_here() {
+            // A waker has forked, and this is the child: the rest is the parent's.
+            return Ok(());
+        }
         if told.is_armed {
             shared.events.completed(told.seq);
         }
@@ -406,9 +413,12 @@ enum Settled<O> {
 impl<O> Settled<O> {
     fn write_status(&self, status: Status) {
         match self {
-            Self::Execute(Some(notifier), _) | Self::Lost(Some(notifier)) => {
-                notifier.write_status(status);
-            }
+            Self::Execute(Some(notifier), _) => notifier.write_status(status),
+            Self::Lost(Some(notifier)) => notifier.write_status(if status.is_success() {
+                Status::FAILURE
+            } else {
+                status
+            }),
             Self::Stop(notifier) => notifier.write_status(status),
             Self::Execute(None, _) | Self::Lost(None) => {}
         }
@@ -448,16 +458,23 @@ impl<O> HandedOver<O> {
 
 impl<E: Engine> Runner for UnitRunner<E> {
     fn step(&mut self) -> Step {
-        self.parts.step()
+        if self.parts.is_here() {
+            self.parts.step()
+        } else {
+            Step::Idle
+        }
     }
 
     fn give_up(&mut self, cause: Cause) {
-        self.parts.give_up(cause);
+        if self.parts.is_here() {
+            self.parts.give_up(cause);
+        }
     }
 
     fn has_work(&mut self) -> bool {
         // A corrupt ring has something to say, too, but only once.
-        !self.parts.shared.is_abandoned()
+        self.parts.is_here()
+            && !self.parts.shared.is_abandoned()
             && !matches!(self.parts.ring.peek(), Err(PeekError::Empty))
     }
 
@@ -474,8 +491,14 @@ impl<E: Engine> Runner for UnitRunner<E> {
     }
 
     fn answer_bell(&mut self) {
-        // Without a ring there is nothing to answer: another look took it.
-        let _ = self.parts.shared.work.take();
+        if self.parts.is_here() {
+            // Without a ring there is nothing to answer: another look took it.
+            let _ = self.parts.shared.work.take();
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        self.parts.is_here()
     }
 
     fn policy(&self) -> PollPolicy {

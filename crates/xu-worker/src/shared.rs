@@ -6,6 +6,7 @@
 use crate::completion_pool::CompletionPool;
 use crate::eventfd::WorkCount;
 use crate::events::Events;
+use crate::fork::Owner;
 use crate::funnel::Funnel;
 use crate::health::{Cause, Health, HealthCell};
 use crate::mutant::Mutant;
@@ -24,6 +25,8 @@ use xu_abi::SeqId;
 pub type Table<I, O> = UnitTable<Funnel<I, O>, Waits, Unstage>;
 
 pub(crate) struct Shared<I, O> {
+    /// The process that made the unit.
+    pub(crate) owner: Owner,
     pub(crate) policy: PollPolicy,
     /// Whether the worker sleeps; used where the policy lets wakes be skipped.
     pub(crate) need_wake: NeedWake,
@@ -45,6 +48,7 @@ impl<I, O> Shared<I, O> {
         pool: Arc<CompletionPool>,
     ) -> Self {
         Self {
+            owner: Owner::here(),
             policy,
             need_wake: NeedWake::new(),
             abandoned: AtomicBool::new(false),

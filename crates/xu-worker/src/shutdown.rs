@@ -33,6 +33,9 @@ pub const WARN_EVERY: Duration = Duration::from_secs(120);
 /// The least that [`CloseOptions::warn_every`] counts as.
 const LEAST_WARN_EVERY: Duration = Duration::from_millis(1);
 
+/// What stops get, however near the deadline is: a device without work comes to rest at once.
+const LEAST_TIME_TO_STOP: Duration = Duration::from_millis(100);
+
 /// A unit, whatever its stage, as the shutdown sees it.
 pub trait Closing: Sync {
     /// Refuses new requests from now on.
@@ -78,7 +81,8 @@ impl<S: Stage> Closing for Unit<S> {
 /// How to close.
 #[derive(Clone, Copy, Debug)]
 pub struct CloseOptions {
-    /// When to give up; `None`, which is the default: never.
+    /// When to give up; `None`, which is the default: never. Units that are empty by then get a tenth of a second for their
+    /// stops in any case.
     pub deadline: Option<Instant>,
     /// How often to warn while waiting, at least a millisecond; default [`WARN_EVERY`].
     pub warn_every: Duration,
@@ -283,7 +287,17 @@ fn bring_to_rest(
     }
     drain(units, options)?;
     let stops: Vec<_> = units.iter().map(|unit| unit.send_stop()).collect();
-    drain(units, options)?;
+    let deadline = options.deadline.map(|deadline| {
+        let least = Instant::now() + LEAST_TIME_TO_STOP;
+        deadline.max(least)
+    });
+    drain(
+        units,
+        &CloseOptions {
+            deadline,
+            ..*options
+        },
+    )?;
     Ok(stops.into_iter().filter_map(not_at_rest).collect())
 }
 

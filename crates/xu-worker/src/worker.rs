@@ -51,6 +51,9 @@ pub enum WorkerError {
         /// That of another.
         found: PollPolicy,
     },
+    /// A unit that was made by the process that this one was forked from.
+    #[error("a unit belongs to the process that this one was forked from")]
+    Forked,
     /// A thread's name cannot have a zero byte.
     #[error("a worker cannot be named {name:?}")]
     Name {
@@ -76,6 +79,9 @@ impl WorkerThread {
         }
         if name.contains('\0') {
             return Err(WorkerError::Name { name: name.into() });
+        }
+        if !units.iter().all(|unit| unit.is_here()) {
+            return Err(WorkerError::Forked);
         }
         let policy = common_policy(&units)?;
         let stop = Arc::new(StopLatch::new()?);

@@ -48,14 +48,25 @@ const TESTS: &[(&str, fn())] = &[
         "p1_a_running_lane_is_fenced_in_a_child",
         tests::p1_a_running_lane_is_fenced_in_a_child,
     ),
+    (
+        "p1_a_child_cannot_work_for_its_parent",
+        tests::p1_a_child_cannot_work_for_its_parent,
+    ),
+    (
+        "p1_a_waker_that_forks_leaves_the_worker_to_the_parent",
+        tests::p1_a_waker_that_forks_leaves_the_worker_to_the_parent,
+    ),
 ];
 
 #[cfg(not(any(loom, miri)))]
 mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
-    use nix::unistd::{ForkResult, fork};
+    use nix::unistd::{ForkResult, Pid, fork};
+    use std::future::Future;
+    use std::pin::Pin;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+    use std::task::{Context, Wake, Waker};
     use std::time::{Duration, Instant};
     use xu_abi::{SeqId, Status, XuId, XuType};
     use xu_worker::completion_pool::CompletionPool;
@@ -64,7 +75,8 @@ mod tests {
     use xu_worker::fork::Owner;
     use xu_worker::{
         Accepted, AskError, Cause, CloseError, CloseOptions, Closing, Engine, Lost, PollPolicy,
-        Progress, Refusal, Stage, StageError, Unit, UnitOptions, WorkerThread, Workers,
+        Progress, Refusal, Runner, Stage, StageError, Step, Unit, UnitOptions, UnitRunner,
+        WorkerError, WorkerThread, Workers,
     };
 
     /// Whether `test` is true in a child of this process.
@@ -241,5 +253,73 @@ mod tests {
             let closed = workers.close(&[&unit as &dyn Closing], &CloseOptions::default());
             assert!(closed.unwrap().not_at_rest.is_empty());
         }
+    }
+
+    /// A unit whose requests end at once.
+    fn open_unit() -> (Unit<Gated>, UnitRunner<Gated>) {
+        let open = Arc::new(AtomicBool::new(true));
+        let gated = || Gated(Arc::clone(&open));
+        let xu = XuId::new(XuType::Compute, 0, 0).unwrap();
+        Unit::new(xu, &UnitOptions::default(), gated(), gated()).unwrap()
+    }
+
+    pub(super) fn p1_a_child_cannot_work_for_its_parent() {
+        let (unit, runner) = open_unit();
+        let waiting = unit.submit(1).unwrap();
+        let mut runner = Some(runner);
+        assert!(in_child(|| {
+            let Some(mut runner) = runner.take() else {
+                return false;
+            };
+            let idle = runner.step() == Step::Idle && !runner.has_work();
+            runner.answer_bell();
+            let refused = WorkerThread::spawn("child", vec![Box::new(runner)]);
+            idle && matches!(refused, Err(WorkerError::Forked))
+        }));
+        let runner = runner.take().unwrap();
+        let worker = WorkerThread::spawn("parent", vec![Box::new(runner)]).unwrap();
+        assert_eq!(waiting.completion.wait(), Ok(1));
+        drop(worker.stop());
+    }
+
+    /// Forks on the worker's thread when it is woken; the child returns to the worker.
+    struct Forks(AtomicI32);
+
+    impl Wake for Forks {
+        fn wake(self: Arc<Self>) {
+            // SAFETY: the child goes on in code that is fenced, and ends with its only thread.
+            if let ForkResult::Parent { child } = unsafe { fork() }.unwrap() {
+                self.0.store(child.as_raw(), Ordering::SeqCst);
+            }
+        }
+    }
+
+    pub(super) fn p1_a_waker_that_forks_leaves_the_worker_to_the_parent() {
+        let open = Arc::new(AtomicBool::new(false));
+        let gated = || Gated(Arc::clone(&open));
+        let xu = XuId::new(XuType::Compute, 0, 0).unwrap();
+        let (unit, runner) = Unit::new(xu, &UnitOptions::default(), gated(), gated()).unwrap();
+        let event = CompletionEvent::new().unwrap();
+        unit.register_unit_event(event.app_event().unwrap())
+            .unwrap();
+        let worker = WorkerThread::spawn("forking", vec![Box::new(runner)]).unwrap();
+        let forks = Arc::new(Forks(AtomicI32::new(0)));
+        let waker = Waker::from(Arc::clone(&forks));
+        let mut first = unit.submit(0).unwrap().completion;
+        assert!(
+            Pin::new(&mut first)
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        open.store(true, Ordering::SeqCst);
+        assert_eq!(first.wait(), Ok(0));
+        // The child must not take what is the parent's.
+        for id in 1..=1_000 {
+            assert_eq!(unit.submit(id).unwrap().completion.wait(), Ok(id));
+        }
+        let child = Pid::from_raw(forks.0.load(Ordering::SeqCst));
+        assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+        drop(worker.stop());
+        assert_eq!(event.drain().unwrap(), 1_001);
     }
 }

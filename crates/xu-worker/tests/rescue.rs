@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use steered::{Bench, fatal, request};
 use xu_abi::Status;
 use xu_worker::eventfd::fail_call;
-use xu_worker::{Health, Progress, Runner, Step};
+use xu_worker::{Health, Lost, Progress, Runner, Step};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -149,4 +149,21 @@ fn w7_a_batch_under_way_is_completed_by_a_worker_that_goes() {
     let refused = unit.post_batch(items).unwrap_err();
     assert_eq!(refused.last_accepted.map(|seq| seq.cursor().get()), Some(2));
     assert_eq!(unit.depth(), 0, "both are complete");
+}
+
+#[test]
+fn f2_a_request_whose_engine_loses_its_outcome_did_not_succeed() {
+    for (said, told) in [
+        (Status::SUCCESS, Status::FAILURE),
+        (Status::EXEC_OOB, Status::EXEC_OOB),
+    ] {
+        let mut bench = Bench::new(8);
+        let completion = bench.submit(1).unwrap();
+        bench.controls.lock().unwrap().finish_panics = true;
+        bench.answer(Progress::Done(said));
+        assert_eq!(bench.runner.step(), Step::Completed);
+        assert_eq!(completion.status(), Some(told));
+        assert_eq!(completion.wait(), Err(Lost::Abandoned));
+        assert_eq!(bench.unit.health(), Health::Degraded);
+    }
 }

@@ -224,6 +224,10 @@ impl Runner for Deadly {
     fn answer_bell(&mut self) {
         self.inner.answer_bell();
     }
+    fn is_here(&self) -> bool {
+        true
+    }
+
     fn policy(&self) -> PollPolicy {
         self.inner.policy()
     }

@@ -20,7 +20,11 @@ use std::os::fd::AsFd;
 /// eventfd that was registered. The flags of the eventfd belong to both, so they are never changed; whether it blocks is
 /// the application's choice.
 #[derive(Debug)]
-pub struct AppEvent(Counter);
+pub struct AppEvent {
+    counter: Counter,
+    /// Whether a write can wait, as it was when the application registered it.
+    blocks: bool,
+}
 
 /// A descriptor that cannot be registered.
 #[derive(Debug, thiserror::Error)]
@@ -89,28 +93,43 @@ impl AppEvent {
                 found: link.to_string_lossy().into_owned(),
             });
         }
-        Ok(Self(counter))
+        let blocks = counter
+            .blocks()
+            .map_err(|source| NotAnEventFd::NotDuplicated { number, source })?;
+        Ok(Self { counter, blocks })
     }
 }
+
+/// Held between looking and writing, for eventfds that block: two units may have the same one.
+static BLOCKING: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 impl AppEvent {
     #[cfg(any(loom, miri))]
     pub(super) fn of(counter: Counter) -> Self {
-        Self(counter)
+        Self {
+            counter,
+            blocks: false,
+        }
     }
 
     /// Adds one, and does not wait.
     ///
-    /// A full eventfd that blocks would stop the writer, so the lane looks before it writes. Between the two the
-    /// application itself would have to fill the counter to the brim, which takes a write of about 2^64.
+    /// A full eventfd that blocks would stop the writer, so the lane looks before it writes, and no other unit of the
+    /// process writes in between. The application itself could: it would have to fill the counter to the brim, which
+    /// takes a write of about 2^64.
     ///
     /// # Errors
     /// [`NotDelivered`]; nothing was added.
     pub fn notify(&self) -> Result<(), NotDelivered> {
-        if !self.0.is_writable().map_err(NotDelivered::Broken)? {
+        let _alone = self.blocks.then(|| {
+            BLOCKING
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+        });
+        if !self.counter.is_writable().map_err(NotDelivered::Broken)? {
             return Err(NotDelivered::Full);
         }
-        self.0.write(1).map_err(|error| match error.kind() {
+        self.counter.write(1).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => NotDelivered::Full,
             _ => NotDelivered::Broken(error),
         })
@@ -119,6 +138,6 @@ impl AppEvent {
     /// The duplicate's number.
     #[must_use]
     pub fn number(&self) -> i32 {
-        self.0.number()
+        self.counter.number()
     }
 }

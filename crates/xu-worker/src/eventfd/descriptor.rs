@@ -4,6 +4,7 @@
 
 use super::{Call, Kind, announce};
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
@@ -76,6 +77,12 @@ impl Counter {
             poll(&mut fds, PollTimeout::ZERO)?;
             Ok(has(&fds, PollFlags::POLLOUT))
         })
+    }
+
+    /// Whether a write or a read of it can wait.
+    pub(super) fn blocks(&self) -> io::Result<bool> {
+        let flags = fcntl(self.0.as_fd(), FcntlArg::F_GETFL)?;
+        Ok(!OFlag::from_bits_retain(flags).contains(OFlag::O_NONBLOCK))
     }
 
     pub(super) fn number(&self) -> i32 {
