@@ -100,6 +100,7 @@ impl<I, O> Shared<I, O> {
     }
 
     /// Runs `look` under the lock under which requests complete. Once the unit is gone nobody waits.
+    #[inline(always)]
     pub(crate) fn under_mark_comp<R>(&self, look: impl FnOnce(&mut Waits) -> R) -> R {
         let mut lock = self.entry.mark_comp_lock.lock();
         match lock.as_deref_mut() {

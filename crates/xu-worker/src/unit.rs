@@ -25,6 +25,7 @@ use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
 use crate::policy::PollPolicy;
 use crate::refusal::{Refusal, Refused, RefusedBatch};
+use crate::rest::Rest;
 use crate::room::Ticket;
 use crate::runner::UnitRunner;
 use crate::shared::{Shared, Table};
@@ -289,7 +290,7 @@ impl<S: Stage> Unit<S> {
     /// As [`Unit::post`] for several requests: the worker sees them and is woken once, at the end or when `items` panics.
     ///
     /// Others may submit in between, and then the worker sees the beginning of the batch sooner. `items` is asked with no
-    /// lock held, and may take its time: what is accepted waits for it.
+    /// lock held, for a few at a time, and may take its time: what is accepted waits for it.
     ///
     /// Returns the sequence of the last request; `None` when there was none.
     ///
@@ -299,21 +300,23 @@ impl<S: Stage> Unit<S> {
     where
         B: IntoIterator<Item = S::Item>,
     {
-        let mut rest = items.into_iter();
+        let mut rest = Rest::new(items.into_iter());
         let mut posted = Posted {
             unit: self,
             requests: 0,
             last: None,
         };
-        while let Some(item) = rest.next() {
-            let held =
-                self.through_funnel(item, |funnel, item, shared| funnel.hold(item, None, shared));
-            match held {
-                Ok(seq) => {
+        while rest.fetch() {
+            let held = self.with_funnel(|funnel, shared| {
+                while let Some(item) = rest.pop() {
+                    posted.last = Some(funnel.hold(item, None, shared)?);
                     posted.requests += 1;
-                    posted.last = Some(seq);
                 }
-                Err(refused) => return Err(RefusedBatch::new(posted.last, refused, rest)),
+                Ok(())
+            });
+            let held = held.unwrap_or_else(|reason| Err(Refused { reason, item: None }));
+            if let Err(refused) = held {
+                return Err(RefusedBatch::new(posted.last, refused, rest));
             }
         }
         Ok(posted.last)
@@ -555,8 +558,8 @@ impl<S: Stage> Drop for Posted<'_, S> {
             // Without a funnel the unit has gone with all that it had.
             let _ = self.unit.with_funnel(Funnel::release_all);
             self.unit.wake(last, self.requests);
-            self.unit.tell_if_degraded();
         }
+        self.unit.tell_if_degraded();
     }
 }
 
