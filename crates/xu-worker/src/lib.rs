@@ -61,7 +61,7 @@
 //! | [`health`] | healthy, closing, degraded, and why | 4, 2.3 |
 //! | [`completion`](mod@completion), `cell` | tell one caller | 4, 8.4 |
 //! | [`engine`] | the two traits of a kind of work | 4, step and submit funnel |
-//! | [`mod@unit`], `funnel`, [`refusal`], [`rest`], `work_item` | gates, locks and order of submission | 4, submit funnel |
+//! | [`mod@unit`], `funnel`, [`refusal`], `work_item` | gates, locks and order of submission | 4, submit funnel |
 //! | [`table`], `shared` | units in memory as the ABI lays them out, and the two lookups | 2.3, 2.4 |
 //! | [`unstage`] | models that go when the unit has done with them | 4, step |
 //! | [`runner`] | one step of a unit on the worker | 4, step |
@@ -93,7 +93,6 @@ pub mod policy;
 #[cfg(not(any(loom, miri)))]
 mod poller;
 pub mod refusal;
-pub mod rest;
 pub mod room;
 pub mod rounds;
 pub mod runner;
@@ -118,7 +117,6 @@ pub use engine::{Engine, Progress, Stage, StageError};
 pub use health::{Cause, Health};
 pub use policy::PollPolicy;
 pub use refusal::{Refusal, Refused, RefusedBatch};
-pub use rest::Rest;
 pub use runner::{Runner, Step, UnitRunner};
 pub use shared::Table;
 #[cfg(not(any(loom, miri)))]

@@ -4,7 +4,6 @@
 //! and the ruling on failures that degrade).
 
 use crate::health::Cause;
-use crate::rest::Rest;
 use xu_abi::{SeqId, Status, XuId};
 
 /// The unit did not take a request.
@@ -26,15 +25,11 @@ pub struct RefusedBatch<I: Iterator> {
     /// That one, unless the device may have seen part of it.
     pub item: Option<I::Item>,
     /// Those behind it, which nobody has looked at.
-    pub rest: Rest<I>,
+    pub rest: I,
 }
 
 impl<I: Iterator> RefusedBatch<I> {
-    pub(crate) fn new(
-        last_accepted: Option<SeqId>,
-        refused: Refused<I::Item>,
-        rest: Rest<I>,
-    ) -> Self {
+    pub(crate) fn new(last_accepted: Option<SeqId>, refused: Refused<I::Item>, rest: I) -> Self {
         Self {
             last_accepted,
             reason: refused.reason,

@@ -25,7 +25,6 @@ use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
 use crate::policy::PollPolicy;
 use crate::refusal::{Refusal, Refused, RefusedBatch};
-use crate::rest::Rest;
 use crate::room::Ticket;
 use crate::runner::UnitRunner;
 use crate::shared::{Shared, Table};
@@ -290,7 +289,7 @@ impl<S: Stage> Unit<S> {
     /// As [`Unit::post`] for several requests: the worker sees them and is woken once, at the end or when `items` panics.
     ///
     /// Others may submit in between, and then the worker sees the beginning of the batch sooner. `items` is asked with no
-    /// lock held, for a few at a time, and may take its time: what is accepted waits for it.
+    /// lock held, and may take its time: what is accepted waits for it.
     ///
     /// Returns the sequence of the last request; `None` when there was none.
     ///
@@ -300,23 +299,21 @@ impl<S: Stage> Unit<S> {
     where
         B: IntoIterator<Item = S::Item>,
     {
-        let mut rest = Rest::new(items.into_iter());
+        let mut rest = items.into_iter();
         let mut posted = Posted {
             unit: self,
             requests: 0,
             last: None,
         };
-        while rest.fetch() {
-            let held = self.with_funnel(|funnel, shared| {
-                while let Some(item) = rest.pop() {
-                    posted.last = Some(funnel.hold(item, None, shared)?);
+        while let Some(item) = rest.next() {
+            let held =
+                self.through_funnel(item, |funnel, item, shared| funnel.hold(item, None, shared));
+            match held {
+                Ok(seq) => {
                     posted.requests += 1;
+                    posted.last = Some(seq);
                 }
-                Ok(())
-            });
-            let held = held.unwrap_or_else(|reason| Err(Refused { reason, item: None }));
-            if let Err(refused) = held {
-                return Err(RefusedBatch::new(posted.last, refused, rest));
+                Err(refused) => return Err(RefusedBatch::new(posted.last, refused, rest)),
             }
         }
         Ok(posted.last)

@@ -290,7 +290,7 @@ impl Run {
         });
         self.unit.post_batch(items).map_err(|refused| {
             let reason = reason_of(&refused.reason);
-            let rest = refused.rest.count();
+            let rest = refused.rest.len();
             (refused.last_accepted, reason, refused.item.is_none(), rest)
         })
     }
