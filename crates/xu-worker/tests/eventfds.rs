@@ -7,7 +7,7 @@
 
 mod lane;
 
-use lane::{Unit, seq};
+use lane::Unit;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -20,11 +20,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
+use xu_worker::Health;
 use xu_worker::completion_pool::CompletionPool;
 use xu_worker::eventfd::{
     AppEvent, CompletionEvent, CompletionFd, NotAnEventFd, NotDelivered, SignalError, StopLatch,
     WorkCount, calls, calls_here, fail_call,
 };
+use xu_worker::events::Registered;
+use xu_worker::waits::Waited;
 
 const MAX: u64 = u64::MAX - 1;
 
@@ -98,19 +101,19 @@ fn w2_a_full_application_fd_loses_the_notification() {
 #[test]
 fn w2_lost_notifications_are_counted() {
     for flags in [EfdFlags::EFD_NONBLOCK, EfdFlags::empty()] {
-        let unit = Unit::new();
+        let unit = Unit::new(3);
         let fd = application_fd(flags);
         fd.write(MAX).unwrap();
         for number in 1..=3 {
             let event = AppEvent::new(&fd).unwrap();
-            unit.events.register(seq(number), event, || false);
+            assert_eq!(unit.register_fd(number, event), Registered::Armed);
             unit.complete(number);
         }
-        assert_eq!(unit.events.lost(), 3);
+        assert_eq!(unit.real.lost_notifications(), 3);
         let event = AppEvent::new(&fd).unwrap();
-        unit.events.register(seq(3), event, || true);
-        assert_eq!(unit.events.lost(), 4);
-        assert_eq!(unit.last_completed(), 3);
+        assert_eq!(unit.register_fd(3, event), Registered::Signalled);
+        assert_eq!(unit.real.lost_notifications(), 4);
+        assert_eq!(unit.real.health(), Health::Healthy);
     }
 }
 
@@ -209,8 +212,8 @@ impl Subscriber for Foreign {
     fn event(&self, _: &Event<'_>) {
         self.told.fetch_add(1, Ordering::Relaxed);
         // Would wait for ever if a lock was held.
-        self.unit.events.deregister(seq(100));
-        assert!(self.unit.waits().is_empty());
+        assert!(!self.unit.deregister(11));
+        assert_eq!(self.unit.wait(11, Some(Instant::now())), Waited::TimedOut);
         panic!("a log that panics, on purpose");
     }
 
@@ -221,7 +224,7 @@ impl Subscriber for Foreign {
 
 #[test]
 fn w2_the_log_is_told_without_a_lock_and_not_each_time() {
-    let unit = Unit::new();
+    let unit = Unit::new(11);
     let told = Arc::new(AtomicUsize::new(0));
     let log = Foreign {
         unit: Arc::clone(&unit),
@@ -229,11 +232,12 @@ fn w2_the_log_is_told_without_a_lock_and_not_each_time() {
     };
     let fd = application_fd(EfdFlags::EFD_NONBLOCK);
     fd.write(MAX).unwrap();
-    unit.events
-        .register_unit(AppEvent::new(&fd).unwrap(), || seq(0));
+    unit.real
+        .register_unit_event(AppEvent::new(&fd).unwrap())
+        .unwrap();
     tracing::subscriber::with_default(log, || {
         (1..=10).for_each(|number| unit.complete(number));
     });
-    assert_eq!(unit.events.lost(), 10);
+    assert_eq!(unit.real.lost_notifications(), 10);
     assert_eq!(told.load(Ordering::Relaxed), 4, "losses 1, 2, 4 and 8");
 }

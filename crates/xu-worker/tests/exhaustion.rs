@@ -38,7 +38,7 @@ fn without_descriptors(test: impl FnOnce()) {
 #[test]
 fn p3_without_descriptors_everything_fails_in_good_order() {
     let before = open_descriptors();
-    let unit = Unit::new();
+    let unit = Unit::new(1);
     let event = CompletionEvent::new().unwrap();
     without_descriptors(|| {
         assert_eq!(WorkCount::new().unwrap_err().raw_os_error(), EMFILE);

@@ -27,7 +27,7 @@ fn ready(poll: &mut Poll) -> Vec<Token> {
 fn w1_a_loop_takes_every_completion() {
     const ROUNDS: u64 = 1_000;
 
-    let unit = Unit::new();
+    let unit = Unit::new(0);
     let mut poll = Poll::new().unwrap();
     let mut event = CompletionEvent::new().unwrap();
     poll.registry()
@@ -35,7 +35,12 @@ fn w1_a_loop_takes_every_completion() {
         .unwrap();
     unit.register_unit(&event);
     thread::scope(|scope| {
-        scope.spawn(|| (1..=ROUNDS).for_each(|number| unit.complete(number)));
+        scope.spawn(|| {
+            for number in 1..=ROUNDS {
+                unit.accept();
+                unit.complete(number);
+            }
+        });
         let mut events = Events::with_capacity(8);
         let mut counted = 0;
         while counted < ROUNDS {
