@@ -1,8 +1,12 @@
 //! Wait until a queue has a free slot, or until it is empty.
 //!
-//! The worker calls `released` after a completion, if anybody waits; submitters and the draining thread wait.
+//! The worker wakes after a completion, if anybody waits; submitters and the draining thread wait.
 //! A waiter registers, looks again, and only then sleeps, so no release is missed.
 //! Spec `xu.md` section 4 (shutdown), failure kinds F5 and W5.
+//!
+//! A slot that becomes free wakes one of those who wait for room, the oldest first. That one may not want it any more, or
+//! somebody else be quicker: then the next completion wakes others, and the last one, which leaves the queue empty, wakes
+//! all. So nobody sleeps beside an empty queue, and a thousand who wait do not all run for one slot.
 //!
 //! Whether anybody waits is a count that the worker reads under the unit's `mark_comp` lock, when it makes a completion
 //! visible, and that a waiter raises under the same lock before it looks. So either the waiter sees the completion, or
@@ -20,7 +24,19 @@ pub struct Room {
     /// Those who sleep or have left a waker.
     waiting: AtomicUsize,
     waiters: Mutex<Waiters>,
+    /// Threads that wait for room.
     released: Condvar,
+    /// Threads that wait until the queue is empty.
+    drained: Condvar,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// A free slot.
+    Room,
+    /// No request.
+    Empty,
 }
 
 #[derive(Debug, Default)]
@@ -55,12 +71,23 @@ impl Room {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Wakes everybody who waits: a slot is free, or the unit's health has changed.
-    pub(crate) fn released(&self) {
+    /// Wakes everybody who waits: the queue is empty, or the unit's health has changed.
+    pub(crate) fn wake_all(&self) {
         let wakers = core::mem::take(&mut self.waiters.lock().wakers);
         self.released.notify_all();
+        self.drained.notify_all();
         // Foreign code runs without our lock.
         wakers.into_values().for_each(wake);
+    }
+
+    /// Wakes one thread and one task that wait for room: a slot is free.
+    pub(crate) fn wake_one(&self) {
+        let waker = self.waiters.lock().wakers.pop_first();
+        self.released.notify_one();
+        // Foreign code runs without our lock.
+        if let Some((_, waker)) = waker {
+            wake(waker);
+        }
     }
 
     /// Stores `waker` as the newest of this ticket. The caller looks again afterwards.
@@ -93,30 +120,40 @@ impl Room {
         }
     }
 
-    /// Blocks until `ready` is true, asking again after each release. `false` when `deadline` passes first.
+    /// Blocks until `ready` is true, asking again when it is woken. `false` when `deadline` passes first.
     ///
-    /// `ready` must not take a lock that is held around [`Room::released`]; `under_lock` as in [`Room::register`].
+    /// `ready` must not take a lock that is held around [`Room::wake_all`]; `under_lock` as in [`Room::register`].
     pub(crate) fn wait_until(
         &self,
+        until: Until,
         deadline: Option<Instant>,
         under_lock: impl FnOnce(&dyn Fn()),
         mut ready: impl FnMut() -> bool,
     ) -> bool {
         under_lock(&|| self.enter());
-        let is_ready = self.sleep_until(deadline, &mut ready);
+        let changed = match until {
+            Until::Room => &self.released,
+            Until::Empty => &self.drained,
+        };
+        let is_ready = self.sleep_until(changed, deadline, &mut ready);
         self.leave();
         is_ready
     }
 
-    fn sleep_until(&self, deadline: Option<Instant>, ready: &mut dyn FnMut() -> bool) -> bool {
+    fn sleep_until(
+        &self,
+        changed: &Condvar,
+        deadline: Option<Instant>,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> bool {
         let mut waiters = self.waiters.lock();
         loop {
             if ready() {
                 return true;
             }
             waiters = match deadline {
-                None => self.released.wait(waiters),
-                Some(deadline) => match self.released.wait_until(waiters, deadline) {
+                None => changed.wait(waiters),
+                Some(deadline) => match changed.wait_until(waiters, deadline) {
                     (_, true) => return ready(),
                     (waiters, false) => waiters,
                 },

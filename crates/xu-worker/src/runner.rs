@@ -289,7 +289,7 @@ impl<E: Engine> Parts<E> {
             shared.events.completed(told.seq);
         }
         if told.is_awaited {
-            shared.room.released();
+            shared.tell_of_room();
         }
         if told.is_deferred {
             // It was left between step 4 and now.
@@ -344,7 +344,7 @@ impl<E: Engine> Parts<E> {
         }
         // What cannot be read was not written.
         let _ = self.shared.work.take_all();
-        self.shared.room.released();
+        self.shared.room.wake_all();
     }
 }
 

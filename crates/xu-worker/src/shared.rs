@@ -20,6 +20,7 @@ use crate::waits::Waits;
 use core::fmt;
 use std::sync::Arc;
 use xu_abi::SeqId;
+use xu_ring::queue::Snapshot;
 
 /// A table of units that take requests `I` and tell outcomes `O`.
 pub type Table<I, O> = UnitTable<Funnel<I, O>, Waits, Unstage>;
@@ -115,6 +116,18 @@ impl<I, O> Shared<I, O> {
             announce();
         } else {
             self.under_mark_comp(|_| announce());
+        }
+    }
+
+    /// A request is complete: there is a free slot, and perhaps no request.
+    #[cold]
+    pub(crate) fn tell_of_room(&self) {
+        // Submitters may be quicker than this look, but then their requests complete later and tell again.
+        let depth = self.entry.work_queue().snapshot().map(Snapshot::depth);
+        if depth == Some(0) || self.health() != Health::Healthy {
+            self.room.wake_all();
+        } else {
+            self.room.wake_one();
         }
     }
 

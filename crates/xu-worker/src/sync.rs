@@ -76,6 +76,10 @@ mod condvar {
         pub(crate) fn notify_all(&self) {
             self.0.notify_all();
         }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
     }
 }
 
@@ -135,6 +139,10 @@ mod locks {
 
         pub(crate) fn notify_all(&self) {
             self.0.notify_all();
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
 use crate::policy::PollPolicy;
 use crate::refusal::{Refusal, Refused, RefusedBatch};
-use crate::room::Ticket;
+use crate::room::{Ticket, Until};
 use crate::runner::UnitRunner;
 use crate::shared::{Shared, Table};
 use crate::sync::Ordering;
@@ -323,13 +323,13 @@ impl<S: Stage> Unit<S> {
     pub fn close(&self) {
         // Under the submit lock: when this returns, no submit that saw an open gate is still on its way.
         if self.with_funnel(|_, shared| shared.close()).is_ok() {
-            self.parts.shared.room.released();
+            self.parts.shared.room.wake_all();
         }
     }
 
     /// Waits until every accepted request is complete, or given up with its unit. In a forked child it returns at once.
     pub fn drain(&self) {
-        self.wait_until(None, || self.is_drained());
+        self.wait_until(Until::Empty, None, || self.is_drained());
     }
 
     /// As [`Unit::drain`], but gives up at `deadline`.
@@ -337,7 +337,9 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// The number of requests still in flight when time is up.
     pub fn drain_until(&self, deadline: Instant) -> Result<(), u64> {
-        if self.parts.is_here() && self.wait_until(Some(deadline), || self.is_drained()) {
+        if self.parts.is_here()
+            && self.wait_until(Until::Empty, Some(deadline), || self.is_drained())
+        {
             Ok(())
         } else {
             Err(self.depth())
@@ -426,17 +428,27 @@ impl<S: Stage> Unit<S> {
     /// Blocks until a submit would find a free slot or be refused for good; `false` at the deadline.
     #[must_use]
     pub fn wait_room(&self, deadline: Option<Instant>) -> bool {
-        self.wait_until(deadline, || self.has_room())
+        self.wait_until(Until::Room, deadline, || self.has_room())
     }
 
     /// Forgets an asynchronous waiter of [`Unit::poll_room`].
     pub fn leave_room(&self, ticket: &mut Ticket) {
         if self.parts.is_here() {
-            self.parts.shared.room.deregister(ticket);
+            let room = &self.parts.shared.room;
+            room.deregister(ticket);
+            if self.has_room() {
+                // Whoever goes may have been woken for this slot.
+                room.wake_one();
+            }
         }
     }
 
-    fn wait_until(&self, deadline: Option<Instant>, mut ready: impl FnMut() -> bool) -> bool {
+    fn wait_until(
+        &self,
+        until: Until,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> bool,
+    ) -> bool {
         if !self.parts.is_here() {
             // The worker that would make it so is in another process.
             return true;
@@ -446,7 +458,7 @@ impl<S: Stage> Unit<S> {
         }
         let shared = &self.parts.shared;
         let under_lock = |announce: &dyn Fn()| shared.announce(announce);
-        shared.room.wait_until(deadline, under_lock, ready)
+        shared.room.wait_until(until, deadline, under_lock, ready)
     }
 
     fn has_room(&self) -> bool {
@@ -532,7 +544,7 @@ impl<S: Stage> Unit<S> {
     /// Wakes whoever waits for room in vain. Called without the submit lock: wakers are foreign code.
     fn tell_if_degraded(&self) {
         if self.health() == Health::Degraded {
-            self.parts.shared.room.released();
+            self.parts.shared.room.wake_all();
         }
     }
 

@@ -180,6 +180,36 @@ fn wait_for_room() {
     assert_eq!(runner.step(), Step::Completed);
 }
 
+/// Two submitters wait for one slot: both get it, one after the other.
+fn two_wait_for_room() {
+    let (unit, mut runner) = unit(1, PollPolicy::Adaptive);
+    unit.post(1).expect("there is room");
+    let submitter = |unit: &Unit<AtOnce>| {
+        loop {
+            assert!(unit.wait_room(None));
+            if unit.post(2).is_ok() {
+                return;
+            }
+        }
+    };
+    let other = {
+        let unit = Arc::clone(&unit);
+        thread::spawn(move || submitter(&unit))
+    };
+    let worker = thread::spawn(move || {
+        let mut completed = 0;
+        while completed < 3 {
+            match runner.step() {
+                Step::Completed => completed += 1,
+                Step::Idle | Step::InFlight => thread::yield_now(),
+            }
+        }
+    });
+    submitter(&unit);
+    other.join().expect("no panic");
+    worker.join().expect("no panic");
+}
+
 /// A worker settles while a thread waits.
 fn settle_against_wait() {
     let (notifier, completion) = completion();
@@ -255,7 +285,8 @@ mod models {
         counted_wakes: Some(3), 300;
         two_submitters: Some(2), 100_000;
         stop_against_work: Some(2), 2_000;
-        wait_for_room: None, 300;
+        wait_for_room: None, 2_000;
+        two_wait_for_room: Some(1), 5_000;
         settle_against_wait: None, 30;
         settle_against_drop: None, 20;
         settle_against_poll: None, 15;

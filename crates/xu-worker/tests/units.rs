@@ -268,6 +268,38 @@ fn f5_whoever_waits_for_room_is_woken_by_a_completion() {
 }
 
 #[test]
+fn f5_a_slot_wakes_one_of_those_who_wait_and_an_empty_queue_all() {
+    let mut bench = Bench::new(2);
+    let _running = [bench.submit(1).unwrap(), bench.submit(2).unwrap()];
+    let mut waiting: Vec<_> = (0..5)
+        .map(|_| (counting(), xu_worker::room::Ticket::default()))
+        .collect();
+    for ((_, waker), ticket) in &mut waiting {
+        let cx = Context::from_waker(waker);
+        assert!(bench.unit.poll_room(ticket, &cx).is_pending());
+    }
+    let woken = |waiting: &[((Arc<steered::CountingWaker>, Waker), _)]| -> Vec<usize> {
+        waiting
+            .iter()
+            .map(|((count, _), _)| count.0.load(Ordering::SeqCst))
+            .collect()
+    };
+    bench.answer(Progress::Done(Status::SUCCESS));
+    bench.runner.step();
+    assert_eq!(woken(&waiting), [1, 0, 0, 0, 0], "the oldest");
+    // It goes without using the slot: the next one is told.
+    bench.unit.leave_room(&mut waiting[0].1);
+    assert_eq!(woken(&waiting), [1, 1, 0, 0, 0]);
+    bench.answer(Progress::Done(Status::SUCCESS));
+    bench.runner.step();
+    assert_eq!(
+        woken(&waiting),
+        [1, 1, 1, 1, 1],
+        "nobody sleeps beside an empty queue"
+    );
+}
+
+#[test]
 fn there_is_no_room_in_a_full_queue_that_is_closing_and_all_of_it_in_a_degraded_one() {
     let mut bench = Bench::new(1);
     let _first = bench.submit(1).unwrap();

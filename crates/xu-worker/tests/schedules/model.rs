@@ -63,6 +63,9 @@ pub(crate) struct Model {
     callers: BTreeMap<u32, Caller>,
     /// The waker that each ticket has stored.
     room: [Option<usize>; 2],
+    /// When each ticket was first used since it was last given back.
+    since: [Option<u64>; 2],
+    tickets_used: u64,
     pub(crate) woken: Vec<usize>,
     pub(crate) finished: Vec<(u32, Status)>,
     pub(crate) begun: usize,
@@ -84,6 +87,8 @@ impl Model {
             head_begun: false,
             callers: BTreeMap::new(),
             room: [None; 2],
+            since: [None; 2],
+            tickets_used: 0,
             woken: vec![0; WAKERS],
             finished: Vec::new(),
             begun: 0,
@@ -294,7 +299,11 @@ impl Model {
         if !entry.is_stop {
             self.finished.push((entry.id, status));
         }
-        self.wake_room();
+        if self.depth() == 0 || self.health != Health::Healthy {
+            self.wake_room();
+        } else {
+            self.wake_oldest();
+        }
         if let Some(caller) = self.callers.get_mut(&entry.id) {
             caller.ended = Some(Ended { status, result });
             if let Some(waker) = caller.waker.take() {
@@ -368,12 +377,26 @@ impl Model {
     pub(crate) fn poll_room(&mut self, ticket: usize, waker: usize) -> bool {
         if !self.has_room() {
             self.room[ticket] = Some(waker);
+            self.tickets_used += 1;
+            self.since[ticket].get_or_insert(self.tickets_used);
         }
         self.has_room()
     }
 
     pub(crate) fn leave_room(&mut self, ticket: usize) {
-        self.room[ticket] = None;
+        (self.room[ticket], self.since[ticket]) = (None, None);
+        if self.has_room() {
+            self.wake_oldest();
+        }
+    }
+
+    /// One of those who wait for room.
+    fn wake_oldest(&mut self) {
+        let waiting = (0..self.room.len()).filter(|ticket| self.room[*ticket].is_some());
+        let oldest = waiting.min_by_key(|ticket| self.since[*ticket]);
+        if let Some(waker) = oldest.and_then(|ticket| self.room[ticket].take()) {
+            self.woken[waker] += 1;
+        }
     }
 
     fn wake_room(&mut self) {
