@@ -1,6 +1,7 @@
-//! Random schedules on one unit, stepped by hand, compared with a model that is too simple to be wrong.
+//! Random schedules of submissions, completions, waits, registrations and closing on one unit, stepped by hand, compared
+//! with a model that is too simple to be wrong.
 //!
-//! Spec `xu.md` section 4 (submit funnel, step); failure kinds F2, F5, R5, W1. `XU_SCHEDULES` is the number of cases.
+//! Spec `xu.md` section 4 (submit funnel, step, application eventfds); failure kinds F2, F5, F8, R5, W1. `XU_SCHEDULES` is the number of cases.
 #![cfg(all(not(loom), not(miri)))]
 #![allow(
     clippy::unwrap_used,
@@ -11,7 +12,7 @@
 mod model;
 mod steered;
 
-use model::{Model, Reason, Told, WAKERS};
+use model::{EVENTS, Model, Reason, Told, WAKERS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use steered::{Bench, Controls, CountingWaker, Ledger, Shared, Steered, cause, counting, fatal};
 use xu_abi::{Cursor, SeqId, Status};
+use xu_worker::eventfd::CompletionEvent;
+use xu_worker::events::Registered;
 use xu_worker::room::Ticket;
 use xu_worker::{
     Accepted, Completion, Lost, PollPolicy, Progress, Refusal, Refused, Runner, StageError, Step,
@@ -67,6 +70,16 @@ enum Op {
     },
     WaitRoom,
     LeaveRoom(usize),
+    /// For the request that is so many after the last completed one, or before.
+    Register {
+        after: i64,
+        event: usize,
+    },
+    RegisterUnit(usize),
+    Deregister {
+        after: i64,
+    },
+    DeregisterUnit,
     AnnounceSleep,
     AnswerBell,
     Close,
@@ -117,6 +130,10 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (0..2_usize, waker()).prop_map(|(ticket, waker)| Op::PollRoom { ticket, waker }),
         3 => Just(Op::WaitRoom),
         2 => (0..2_usize).prop_map(Op::LeaveRoom),
+        6 => (-3..6_i64, 0..EVENTS).prop_map(|(after, event)| Op::Register { after, event }),
+        2 => (0..EVENTS).prop_map(Op::RegisterUnit),
+        3 => (-3..6_i64).prop_map(|after| Op::Deregister { after }),
+        1 => Just(Op::DeregisterUnit),
         3 => Just(Op::AnnounceSleep),
         3 => Just(Op::AnswerBell),
         1 => Just(Op::Close),
@@ -147,6 +164,9 @@ struct Run {
     stops: BTreeMap<u32, Completion<()>>,
     tickets: [Ticket; 2],
     wakers: Vec<(Arc<CountingWaker>, Waker)>,
+    events: Vec<CompletionEvent>,
+    /// Counts that were read from each.
+    read: [u64; EVENTS],
 }
 
 impl Run {
@@ -163,6 +183,10 @@ impl Run {
             stops: BTreeMap::new(),
             tickets: Default::default(),
             wakers: (0..WAKERS).map(|_| counting()).collect(),
+            events: (0..EVENTS)
+                .map(|_| CompletionEvent::new().unwrap())
+                .collect(),
+            read: [0; EVENTS],
         }
     }
 
@@ -184,6 +208,21 @@ impl Run {
                 self.unit.leave_room(&mut self.tickets[ticket]);
                 self.model.leave_room(ticket);
             }
+            Op::Register { after, event } => self.register(after, event),
+            Op::RegisterUnit(event) => {
+                let event_of_app = self.events[event].app_event().unwrap();
+                self.unit.register_unit_event(event_of_app).unwrap();
+                self.model.register_unit(event);
+            }
+            Op::Deregister { after } => {
+                let number = self.number(after);
+                let removed = self.unit.deregister_event(self.seq(number)).ok();
+                assert_eq!(removed, self.model.deregister(number));
+            }
+            Op::DeregisterUnit => {
+                let removed = self.unit.deregister_unit_event().unwrap();
+                assert_eq!(removed, self.model.deregister_unit());
+            }
             Op::AnnounceSleep => self.announce_sleep(),
             Op::AnswerBell => self.answer_bell(),
             Op::Close => {
@@ -203,6 +242,33 @@ impl Run {
             }
         }
         self.compare();
+        self.compare_events();
+    }
+
+    fn number(&self, after: i64) -> u64 {
+        self.model.completed().saturating_add_signed(after)
+    }
+
+    fn seq(&self, number: u64) -> SeqId {
+        SeqId::new(self.unit.xu(), Cursor::new(number).unwrap())
+    }
+
+    fn register(&mut self, after: i64, event: usize) {
+        let number = self.number(after);
+        let event_of_app = self.events[event].app_event().unwrap();
+        let registered = self.unit.register_event(self.seq(number), event_of_app);
+        let signalled = registered
+            .ok()
+            .map(|registered| registered == Registered::Signalled);
+        assert_eq!(signalled, self.model.register(number, event));
+    }
+
+    fn compare_events(&mut self) {
+        for (read, event) in self.read.iter_mut().zip(&self.events) {
+            *read += event.drain().unwrap();
+        }
+        assert_eq!(self.read, self.model.told);
+        assert_eq!(self.unit.lost_notifications(), 0);
     }
 
     fn controls(&self, set: impl FnOnce(&mut Controls)) {
@@ -572,7 +638,7 @@ proptest! {
     })]
 
     #[test]
-    fn f2_f5_r5_w1_every_schedule_goes_as_the_model_says(
+    fn f2_f5_f8_r5_w1_every_schedule_goes_as_the_model_says(
         limit in 1_u64..6,
         policy in policy(),
         ops in vec(op(), 1..120),

@@ -10,6 +10,9 @@ use xu_worker::Health;
 /// How many different wakers a schedule uses.
 pub(crate) const WAKERS: usize = 4;
 
+/// How many different eventfds a schedule uses.
+pub(crate) const EVENTS: usize = 3;
+
 const UNRECOVERABLE: Status = Status::EXEC_UNIT_UNRECOVERABLE;
 
 /// Why a request was refused.
@@ -67,6 +70,11 @@ pub(crate) struct Model {
     since: [Option<u64>; 2],
     tickets_used: u64,
     pub(crate) woken: Vec<usize>,
+    /// The eventfds of sequence numbers, and of the unit.
+    registered: BTreeMap<u64, usize>,
+    unit_event: Option<usize>,
+    /// Counts that each eventfd has got.
+    pub(crate) told: [u64; EVENTS],
     pub(crate) finished: Vec<(u32, Status)>,
     pub(crate) begun: usize,
     pub(crate) quiesced: usize,
@@ -90,6 +98,9 @@ impl Model {
             since: [None; 2],
             tickets_used: 0,
             woken: vec![0; WAKERS],
+            registered: BTreeMap::new(),
+            unit_event: None,
+            told: [0; EVENTS],
             finished: Vec::new(),
             begun: 0,
             quiesced: 0,
@@ -299,6 +310,10 @@ impl Model {
         if !entry.is_stop {
             self.finished.push((entry.id, status));
         }
+        let told = self.registered.remove(&self.completed());
+        for event in told.into_iter().chain(self.unit_event) {
+            self.told[event] += 1;
+        }
         if self.depth() == 0 || self.health != Health::Healthy {
             self.wake_room();
         } else {
@@ -381,6 +396,34 @@ impl Model {
             self.since[ticket].get_or_insert(self.tickets_used);
         }
         self.has_room()
+    }
+
+    /// `None`: there is no such request. Else whether it was signalled at once.
+    pub(crate) fn register(&mut self, number: u64, event: usize) -> Option<bool> {
+        if number == 0 || number >= self.next {
+            return None;
+        }
+        let signalled = number <= self.completed();
+        if signalled {
+            self.told[event] += 1;
+        } else {
+            self.registered.insert(number, event);
+        }
+        Some(signalled)
+    }
+
+    pub(crate) fn register_unit(&mut self, event: usize) {
+        self.unit_event = Some(event);
+    }
+
+    /// As [`Model::register`]; whether there was something to take out.
+    pub(crate) fn deregister(&mut self, number: u64) -> Option<bool> {
+        let exists = number != 0 && number < self.next;
+        exists.then(|| self.registered.remove(&number).is_some())
+    }
+
+    pub(crate) fn deregister_unit(&mut self) -> bool {
+        self.unit_event.take().is_some()
     }
 
     pub(crate) fn leave_room(&mut self, ticket: usize) {
