@@ -3,11 +3,6 @@
 //! The methods are the same on [`ComputeQueue`](crate::ComputeQueue) and
 //! [`TensorOpQueue`](crate::TensorOpQueue); spec: `c-api.md` sections 5.2 and 5.3.
 
-use core::pin::Pin;
-use core::task::{Context, Poll};
-use xu_worker::room::Ticket;
-use xu_worker::{Stage, Unit};
-
 /// Adds the common methods to a queue handle that has `fn unit(&self) -> &Unit<_>`.
 macro_rules! queue_methods {
     ($queue:ty) => {
@@ -60,7 +55,7 @@ macro_rules! queue_methods {
             ///
             /// Others may take the room first: schedule, and wait again when the queue is full.
             pub fn room(&self) -> impl Future<Output = ()> + '_ {
-                crate::queue::RoomFuture::new(self.unit())
+                self.unit().room()
             }
 
             /// Blocks until the queue has room, or will refuse for good.
@@ -72,33 +67,3 @@ macro_rules! queue_methods {
     };
 }
 pub(crate) use queue_methods;
-
-/// Waits for room in one queue; stores one waker however often it is polled.
-pub(crate) struct RoomFuture<'a, S: Stage> {
-    unit: &'a Unit<S>,
-    ticket: Ticket,
-}
-
-impl<'a, S: Stage> RoomFuture<'a, S> {
-    pub(crate) fn new(unit: &'a Unit<S>) -> Self {
-        Self {
-            unit,
-            ticket: Ticket::default(),
-        }
-    }
-}
-
-impl<S: Stage> Future for RoomFuture<'_, S> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        this.unit.poll_room(&mut this.ticket, cx)
-    }
-}
-
-impl<S: Stage> Drop for RoomFuture<'_, S> {
-    fn drop(&mut self) {
-        self.unit.leave_room(&mut self.ticket);
-    }
-}

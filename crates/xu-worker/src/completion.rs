@@ -17,8 +17,8 @@ use xu_abi::Status;
 /// There is no outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// The request's worker went away without one.
-    #[error("the worker went away without completing the request")]
+    /// The request ended without one: its worker went away, or its engine failed to say how it went.
+    #[error("the request ended without an outcome")]
     Abandoned,
     /// It was taken before: a future was polled again after it had resolved.
     #[error("the outcome of the request was taken before")]
@@ -100,6 +100,8 @@ impl<T> Completion<T> {
     }
 
     /// Blocks until the outcome is there: looks again for a short while, then sleeps.
+    ///
+    /// Not for a waker, which runs on the worker's thread: the worker would wait for itself.
     ///
     /// # Errors
     /// [`Lost`] when the worker went away.

@@ -67,7 +67,8 @@ pub trait Engine: Send {
     /// One look, without blocking.
     fn progress(&mut self, item: &mut Self::Item) -> Progress;
 
-    /// Brings the device to rest, for a stop request. May wait for as long as the device needs to come to rest.
+    /// Brings the device to rest, for a stop request of a unit that is not degraded; for one that is, the owner of the device
+    /// has to see to that. May wait for as long as the device needs to come to rest.
     ///
     /// # Errors
     /// The device does not come to rest; the unit degrades.

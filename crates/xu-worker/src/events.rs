@@ -197,13 +197,27 @@ impl Events {
     ///
     /// The worker calls it once per completion, after the completion is visible, with no lock held.
     pub fn completed(&self, seq: SeqId) {
+        self.tell(seq, true);
+    }
+
+    /// As [`Events::completed`], for a stop, which is no request of the application's: it is not signalled to the unit's
+    /// registration.
+    pub(crate) fn stopped(&self, seq: SeqId) {
+        self.tell(seq, false);
+    }
+
+    fn tell(&self, seq: SeqId, tells_unit: bool) {
         let mut registry = self.registry.lock();
         let spent = self.remove(&mut registry, seq);
         let mut sequence = None;
         if !Mutant::NotifyWithoutLock.is_seeded() {
             sequence = spent.as_ref().and_then(|event| event.notify().err());
         }
-        let unit = registry.unit.as_mut().and_then(|unit| unit.tell(seq));
+        let unit = registry
+            .unit
+            .as_mut()
+            .filter(|_| tells_unit)
+            .and_then(|unit| unit.tell(seq));
         drop(registry);
         if Mutant::NotifyWithoutLock.is_seeded() {
             sequence = spent.as_ref().and_then(|event| event.notify().err());

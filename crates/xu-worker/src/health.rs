@@ -31,12 +31,24 @@ impl fmt::Display for Health {
 /// Why a unit is degraded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The status of the request that hit the error.
+    /// The status of the request that hit the error. `SUCCESS` from an engine counts as `FAILURE`.
     pub status: Status,
-    /// That request, when one was accepted.
+    /// That request, when one was accepted. The unit fills it in: an engine leaves it `None`.
     pub seq: Option<SeqId>,
     /// What happened, for people.
     pub text: String,
+}
+
+impl Cause {
+    /// What is fatal is no success, whatever an engine says.
+    pub(crate) fn not_success(self) -> Self {
+        let status = if self.status.is_success() {
+            Status::FAILURE
+        } else {
+            self.status
+        };
+        Self { status, ..self }
+    }
 }
 
 impl fmt::Display for Cause {

@@ -4,8 +4,9 @@
 //! the submitting thread and [`Engine`] on the worker thread, and nothing here knows a device.
 //!
 //! ```
-//! use xu_abi::{Status, XuId, XuType};
-//! use xu_worker::{Cause, Engine, Progress, Stage, StageError, Unit, UnitOptions, WorkerThread};
+//! use xu_worker::{
+//!     Cause, CloseOptions, Engine, Progress, Stage, StageError, Status, Unit, UnitOptions, WorkerThread, Workers, XuId, XuType,
+//! };
 //!
 //! /// Doubles a number; a real engine would ask a device.
 //! struct Doubler;
@@ -30,15 +31,31 @@
 //!
 //! let xu = XuId::new(XuType::Compute, 0, 0).expect("exists");
 //! let (unit, runner) = Unit::new(xu, &UnitOptions::default(), Doubler, Doubler)?;
-//! let worker = WorkerThread::spawn("doubler", vec![Box::new(runner)])?;
+//! let workers = Workers::new(vec![WorkerThread::spawn("doubler", vec![Box::new(runner)])?]);
 //!
-//! let accepted = unit.submit(21).map_err(|refused| refused.reason)?;
+//! let accepted = unit.submit(21)?;
 //! assert_eq!(accepted.completion.wait()?, 42);
 //! assert_eq!(unit.is_completed(accepted.seq), Ok(true));
 //!
-//! unit.close();
-//! unit.drain();
-//! drop(worker.stop());
+//! // Without a future: post, and wait for the last by its number. A full unit gives the request back.
+//! let mut last = accepted.seq;
+//! for number in 0..100 {
+//!     let mut item = number;
+//!     last = loop {
+//!         match unit.post(item) {
+//!             Ok(seq) => break seq,
+//!             Err(refused) if refused.is_full() => {
+//!                 item = refused.item.expect("a full unit keeps nothing");
+//!                 unit.wait_room(None); // or unit.room().await
+//!             }
+//!             Err(refused) => return Err(refused.into()),
+//!         }
+//!     };
+//! }
+//! unit.wait(last, None)?;
+//!
+//! let closed = workers.close(&[&unit], &CloseOptions::default())?;
+//! assert!(closed.not_at_rest.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -114,13 +131,19 @@ pub mod worker;
 
 pub use completion::{Completion, Lost, Notifier, completion};
 pub use engine::{Engine, Progress, Stage, StageError};
+pub use eventfd::{AppEvent, CompletionEvent};
 pub use health::{Cause, Health};
 pub use policy::PollPolicy;
 pub use refusal::{Refusal, Refused, RefusedBatch};
+pub use room::Ticket;
 pub use runner::{Runner, Step, UnitRunner};
 pub use shared::Table;
 #[cfg(not(any(loom, miri)))]
 pub use shutdown::{CloseError, CloseOptions, Closed, Closing, Report, Workers};
-pub use unit::{Accepted, AskError, InFlight, Place, Unit, UnitError, UnitOptions};
+pub use unit::{Accepted, AskError, InFlight, Place, RoomFuture, Unit, UnitError, UnitOptions};
+pub use waits::Waited;
 #[cfg(not(any(loom, miri)))]
 pub use worker::{WorkerError, WorkerThread};
+
+pub use xu_abi::{SeqId, Status, XuId, XuType};
+pub use xu_ring::queue::NeverIssued;

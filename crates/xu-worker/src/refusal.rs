@@ -4,6 +4,7 @@
 //! and the ruling on failures that degrade).
 
 use crate::health::Cause;
+use core::fmt;
 use xu_abi::{SeqId, Status, XuId};
 
 /// The unit did not take a request.
@@ -127,3 +128,30 @@ impl Refusal {
         }
     }
 }
+
+impl<I> Refused<I> {
+    /// Whether the unit was full: wait for room and submit again.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        matches!(self.reason, Refusal::QueueFull { .. })
+    }
+}
+
+impl<I> fmt::Display for Refused<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<I: fmt::Debug> std::error::Error for Refused<I> {}
+
+impl<I: Iterator> fmt::Display for RefusedBatch<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.last_accepted {
+            Some(last) => write!(f, "{}, after {last} was accepted", self.reason),
+            None => self.reason.fmt(f),
+        }
+    }
+}
+
+impl<I: Iterator + fmt::Debug> std::error::Error for RefusedBatch<I> where I::Item: fmt::Debug {}

@@ -46,7 +46,8 @@ struct Waiters {
 
 /// Names one asynchronous waiter of one unit, so that it stores one waker however often it is polled.
 ///
-/// It is given back with [`Unit::leave_room`](crate::Unit::leave_room), by the destructor of the future that has it.
+/// It is given back with [`Unit::leave_room`](crate::Unit::leave_room), as [`RoomFuture`](crate::RoomFuture) does when it is
+/// dropped.
 #[derive(Debug, Default)]
 pub struct Ticket {
     key: Option<u64>,

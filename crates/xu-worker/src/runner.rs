@@ -157,7 +157,7 @@ impl<E: Engine> Parts<E> {
                 Look::InFlight
             }
             Ok(Progress::Done(status)) => Look::Finished(seq, status),
-            Ok(Progress::Fatal(cause)) => Look::Fatal(seq, cause),
+            Ok(Progress::Fatal(cause)) => Look::Fatal(seq, cause.not_success()),
             Err(panic) => Look::Fatal(seq, panicked(panic)),
         })
     }
@@ -261,6 +261,7 @@ impl<E: Engine> Parts<E> {
     fn publish(&mut self, settled: Settled<E::Outcome>, status: Status) -> Result<(), Broken> {
         let (ring, shared) = (&mut self.ring, &self.shared);
         settled.write_status(status);
+        let is_stop = matches!(settled, Settled::Stop(_));
         let mut settled = Some(settled);
         let told = shared.under_mark_comp(|waits| {
             let seq = ring.pop()?.seq;
@@ -285,7 +286,9 @@ impl<E: Engine> Parts<E> {
             // A waker has forked, and this is the child: the rest is the parent's.
             return Ok(());
         }
-        if told.is_armed {
+        if told.is_armed && is_stop {
+            shared.events.stopped(told.seq);
+        } else if told.is_armed {
             shared.events.completed(told.seq);
         }
         if told.is_awaited {

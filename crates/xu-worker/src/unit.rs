@@ -15,6 +15,7 @@
 //! released, then the worker is woken.
 
 mod listen;
+mod room_future;
 
 use crate::completion::{Completion, completion};
 use crate::completion_pool::CompletionPool;
@@ -43,6 +44,7 @@ use xu_ring::queue::{NeverIssued, Observer, RingError};
 use xu_ring::spsc::CapacityError;
 
 pub use listen::AskError;
+pub use room_future::RoomFuture;
 
 /// How a unit is made.
 #[derive(Clone, Debug)]
@@ -145,6 +147,9 @@ where
     S::Outcome: 'static,
 {
     /// Makes a unit in a table of its own, and the half that its worker runs.
+    ///
+    /// `xu` tells its sequences from those of other units, so no two units of a runtime have the same: queues of a core differ
+    /// by type and number, cores by their virtual core.
     ///
     /// # Errors
     /// [`UnitError`]: an impossible limit, no memory, or no descriptor.
@@ -327,7 +332,8 @@ impl<S: Stage> Unit<S> {
         }
     }
 
-    /// Waits until every accepted request is complete, or given up with its unit. In a forked child it returns at once.
+    /// Waits until every accepted request is complete, or given up with its unit. In a forked child it returns at once. Not
+    /// for the worker's own thread, which would wait for itself.
     pub fn drain(&self) {
         self.wait_until(Until::Empty, None, || self.is_drained());
     }
@@ -429,6 +435,12 @@ impl<S: Stage> Unit<S> {
     #[must_use]
     pub fn wait_room(&self, deadline: Option<Instant>) -> bool {
         self.wait_until(Until::Room, deadline, || self.has_room())
+    }
+
+    /// A future that is ready when a submit would find a free slot, or be refused for good. Others may take the slot first:
+    /// submit, and wait again when the unit is full.
+    pub fn room(&self) -> RoomFuture<'_, S> {
+        RoomFuture::new(self)
     }
 
     /// Forgets an asynchronous waiter of [`Unit::poll_room`].

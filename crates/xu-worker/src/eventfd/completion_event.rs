@@ -8,7 +8,7 @@ use super::app_event::{AppEvent, NotAnEventFd};
 use super::counter::Counter;
 use std::io;
 #[cfg(not(any(loom, miri)))]
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 /// Counts completions: readable while there are any that the application has not taken. Does not block.
 #[derive(Debug)]
@@ -51,6 +51,14 @@ impl CompletionEvent {
                 source,
             }),
         };
+    }
+}
+
+#[cfg(not(any(loom, miri)))]
+impl AsRawFd for CompletionEvent {
+    /// For event loops that want a number, tokio's `AsyncFd` among them.
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -31,8 +31,8 @@ pub enum AskError {
 }
 
 impl<S: Stage> Unit<S> {
-    /// Waits until the request of a sequence is complete, on a descriptor of the pool. A deadline that has passed asks once;
-    /// `None` waits for ever. Any number of threads may wait for one sequence.
+    /// Waits until the request of a sequence is complete, whatever its status, on a descriptor of the pool. A deadline that has passed asks once;
+    /// `None` waits for ever. Any number of threads may wait for one sequence, but not the worker's own.
     ///
     /// # Errors
     /// [`AskError`].
@@ -64,7 +64,7 @@ impl<S: Stage> Unit<S> {
         Ok(shared.events.register(seq, event, is_completed))
     }
 
-    /// Signals `event` once for each completion from now on. Replaces the earlier event of the unit, which is not written
+    /// Signals `event` once for each request that completes from now on, stops not counted. Replaces the earlier event of the unit, which is not written
     /// after the return.
     ///
     /// # Errors

@@ -311,7 +311,8 @@ impl Model {
             self.finished.push((entry.id, status));
         }
         let told = self.registered.remove(&self.completed());
-        for event in told.into_iter().chain(self.unit_event) {
+        let unit_event = self.unit_event.filter(|_| !entry.is_stop);
+        for event in told.into_iter().chain(unit_event) {
             self.told[event] += 1;
         }
         if self.depth() == 0 || self.health != Health::Healthy {
