@@ -117,6 +117,7 @@ fn settle<T>(seq: SeqId, outcome: Result<Outcome<T>, Lost>) -> Result<T, Request
         Err(lost) => Err(RequestError {
             status: match lost {
                 Lost::Forked => Status::UNINITIALIZED,
+                Lost::OnWorkerThread => Status::INVALID,
                 Lost::Abandoned | Lost::Taken => Status::FAILURE,
             },
             seq,

@@ -6,6 +6,7 @@
 //! Spec `xu.md` sections 4 (order visible to applications) and 8.4.
 
 use crate::cell::{Aftermath, Ends, Look, Settler, Spare, Taker, cell};
+use crate::on_worker::is_worker;
 use crate::spin::Spin;
 use core::fmt;
 use core::pin::Pin;
@@ -23,6 +24,9 @@ pub enum Lost {
     /// It was taken before: a future was polled again after it had resolved.
     #[error("the outcome of the request was taken before")]
     Taken,
+    /// The calling thread is a worker, which would wait for itself. Nobody will be told of the outcome.
+    #[error("a worker's thread cannot wait for a request")]
+    OnWorkerThread,
     /// This process was forked from the one that waits for it.
     #[error("the request belongs to the process that this one was forked from")]
     Forked,
@@ -101,10 +105,8 @@ impl<T> Completion<T> {
 
     /// Blocks until the outcome is there: looks again for a short while, then sleeps.
     ///
-    /// Not for a waker, which runs on the worker's thread: the worker would wait for itself.
-    ///
     /// # Errors
-    /// [`Lost`] when the worker went away.
+    /// [`Lost`] when the worker went away, or when a waker waits, which runs on a worker's thread.
     pub fn wait(mut self) -> Result<T, Lost> {
         match self.wait_until(None) {
             Some(outcome) => outcome,
@@ -162,6 +164,9 @@ impl<T> Completion<T> {
         if let Some(taker) = &self.0 {
             if !taker.is_here() {
                 return Some(Err(Lost::Forked));
+            }
+            if is_worker() {
+                return Some(Err(Lost::OnWorkerThread));
             }
             taker.sleep_until(deadline);
         }

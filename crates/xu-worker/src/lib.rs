@@ -83,6 +83,7 @@
 //! | [`unstage`] | models that go when the unit has done with them | 4, step |
 //! | [`runner`] | one step of a unit on the worker | 4, step |
 //! | `need_wake` | whether a submission has to wake the worker | 8.2 |
+//! | `on_worker` | whether this thread must not wait | 4 |
 //! | [`room`] | wait for a free slot, or for an empty queue | 4, shutdown |
 //! | [`policy`], [`pace`] | how eagerly a worker looks at the device | 8.1 |
 //! | [`shutdown`] | close, drain, stop, join | 4, shutdown |
@@ -105,6 +106,7 @@ pub mod mutant;
 #[cfg(not(loom))]
 mod mutant;
 mod need_wake;
+mod on_worker;
 pub mod pace;
 pub mod policy;
 #[cfg(not(any(loom, miri)))]

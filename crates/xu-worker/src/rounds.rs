@@ -19,6 +19,7 @@ use crate::fork::Owner;
 use crate::health::Cause;
 use crate::mutant::Mutant;
 pub use crate::need_wake::look_once_more;
+use crate::on_worker::OnWorker;
 use crate::pace::{Pace, Pause};
 use crate::policy::PollPolicy;
 use crate::runner::{Runner, Step};
@@ -109,6 +110,7 @@ impl<W: Waiter> Rounds<W> {
     ///
     /// In a child that was forked on this thread, by a waker say, it ends at once: the units are the parent's.
     pub fn run(mut self) -> Vec<Box<dyn Runner>> {
+        let _on_worker = OnWorker::begin();
         self.stay_awake();
         let owner = Owner::here();
         while owner.is_here() {

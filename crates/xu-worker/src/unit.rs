@@ -24,6 +24,7 @@ use crate::eventfd::WorkCount;
 use crate::funnel::Funnel;
 use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
+use crate::on_worker::is_worker;
 use crate::policy::PollPolicy;
 use crate::refusal::{Refusal, Refused, RefusedBatch};
 use crate::room::{Ticket, Until};
@@ -332,8 +333,8 @@ impl<S: Stage> Unit<S> {
         }
     }
 
-    /// Waits until every accepted request is complete, or given up with its unit. In a forked child it returns at once. Not
-    /// for the worker's own thread, which would wait for itself.
+    /// Waits until every accepted request is complete, or given up with its unit. In a forked child, and on a worker's
+    /// thread, which would wait for itself, it returns at once.
     pub fn drain(&self) {
         self.wait_until(Until::Empty, None, || self.is_drained());
     }
@@ -431,7 +432,8 @@ impl<S: Stage> Unit<S> {
         }
     }
 
-    /// Blocks until a submit would find a free slot or be refused for good; `false` at the deadline.
+    /// Blocks until a submit would find a free slot or be refused for good; `false` at the deadline, and on a worker's
+    /// thread, which would wait for itself.
     #[must_use]
     pub fn wait_room(&self, deadline: Option<Instant>) -> bool {
         self.wait_until(Until::Room, deadline, || self.has_room())
@@ -467,6 +469,10 @@ impl<S: Stage> Unit<S> {
         }
         if ready() {
             return true;
+        }
+        if is_worker() {
+            // It would wait for itself.
+            return false;
         }
         let shared = &self.parts.shared;
         let under_lock = |announce: &dyn Fn()| shared.announce(announce);

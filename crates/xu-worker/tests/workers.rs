@@ -22,7 +22,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use xu_abi::Status;
 use xu_worker::room::Ticket;
-use xu_worker::{Completion, Health, Lost, PollPolicy, Refusal, Refused, Unit, WorkerThread};
+use xu_worker::{
+    AskError, Completion, Health, Lost, PollPolicy, Refusal, Refused, Unit, WorkerThread,
+};
 
 /// A small generator: the tests need pauses that differ, not numbers that are random.
 struct Dice(u64);
@@ -557,4 +559,57 @@ fn submit_at_once(unit: &Unit<Scripted>, work: Work) -> Completion<Outcome> {
         accepted.is_some()
     });
     accepted.unwrap()
+}
+
+/// Tries everything that waits, on the worker's thread.
+struct Waits {
+    unit: Arc<Unit<Scripted>>,
+    behind: std::sync::Mutex<Option<Completion<Outcome>>>,
+    /// Fills the unit again.
+    filler: std::sync::Mutex<Option<Work>>,
+    told: std::sync::Mutex<mpsc::Sender<bool>>,
+}
+
+impl Wake for Waits {
+    fn wake(self: Arc<Self>) {
+        let behind = self.behind.lock().unwrap().take().unwrap();
+        let filler = self.filler.lock().unwrap().take().unwrap();
+        self.unit.post(filler).unwrap();
+        let seq = self.unit.last_submitted();
+        let refused = behind.wait().err() == Some(Lost::OnWorkerThread)
+            && matches!(
+                self.unit.wait(seq, None),
+                Err(AskError::OnWorkerThread { .. })
+            )
+            && self.unit.drain_until(Instant::now() + PATIENCE).is_err()
+            && !self.unit.wait_room(None);
+        self.unit.drain();
+        self.told.lock().unwrap().send(refused).unwrap();
+    }
+}
+
+#[test]
+fn f7_a_worker_never_waits_for_itself() {
+    for policy in POLICIES {
+        let core = Core::new(1, &Plan::new(2, policy));
+        let (first, gate) = (Gate::default(), Gate::default());
+        let mut completion = submit(&core.units[0], Work::held(1, &first));
+        let behind = submit(&core.units[0], Work::held(2, &gate));
+        let (told, asked) = mpsc::channel();
+        let waits = Arc::new(Waits {
+            unit: Arc::clone(&core.units[0]),
+            behind: std::sync::Mutex::new(Some(behind)),
+            filler: std::sync::Mutex::new(Some(Work::held(3, &gate))),
+            told: std::sync::Mutex::new(told),
+        });
+        let waker = Waker::from(waits);
+        let polled = Pin::new(&mut completion).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        first.open();
+        assert!(asked.recv_timeout(PATIENCE).unwrap());
+        gate.open();
+        core.units[0].drain();
+        drop((completion, waker));
+        drop(core.close().unwrap());
+    }
 }

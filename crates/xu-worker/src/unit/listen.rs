@@ -8,6 +8,7 @@ use crate::completion_pool::Lease;
 use crate::engine::Stage;
 use crate::eventfd::AppEvent;
 use crate::events::Registered;
+use crate::on_worker::is_worker;
 use crate::shared::Shared;
 use crate::waits::{self, Target, Waited, Waits};
 use crate::work_item::WorkItem;
@@ -22,6 +23,12 @@ pub enum AskError {
     /// The unit has never issued it.
     #[error(transparent)]
     NeverIssued(#[from] NeverIssued),
+    /// The calling thread is a worker, which would wait for itself.
+    #[error("a worker's thread cannot wait for a request of {xu}")]
+    OnWorkerThread {
+        /// The queue.
+        xu: XuId,
+    },
     /// This process is a child of the one that made the unit.
     #[error("{xu} belongs to the process that this one was forked from")]
     Forked {
@@ -32,13 +39,16 @@ pub enum AskError {
 
 impl<S: Stage> Unit<S> {
     /// Waits until the request of a sequence is complete, whatever its status, on a descriptor of the pool. A deadline that has passed asks once;
-    /// `None` waits for ever. Any number of threads may wait for one sequence, but not the worker's own.
+    /// `None` waits for ever. Any number of threads may wait for one sequence.
     ///
     /// # Errors
     /// [`AskError`].
     pub fn wait(&self, seq: SeqId, deadline: Option<Instant>) -> Result<Waited, AskError> {
         self.check_process()?;
-        self.is_completed(seq)?;
+        let xu = self.xu();
+        if !self.is_completed(seq)? && is_worker() {
+            return Err(AskError::OnWorkerThread { xu });
+        }
         let shared = &self.parts.shared;
         let observer = &self.parts.observer;
         let target = Sequence {
@@ -64,8 +74,8 @@ impl<S: Stage> Unit<S> {
         Ok(shared.events.register(seq, event, is_completed))
     }
 
-    /// Signals `event` once for each request that completes from now on, stops not counted. Replaces the earlier event of the unit, which is not written
-    /// after the return.
+    /// Signals `event` once for each request that completes from now on, stops not counted. Replaces the earlier event of
+    /// the unit, which is not written after the return: each completion is signalled to one of the two.
     ///
     /// # Errors
     /// [`AskError::Forked`].
