@@ -127,6 +127,10 @@ impl<W: Waiter> Rounds<W> {
             self.serve_out(&text);
             break;
         }
+        for unit in &mut self.units {
+            // Completes what a unit has whose bell could not be rung. In a forked child it does nothing.
+            unit.step();
+        }
         self.units.into_iter().map(|unit| unit.runner).collect()
     }
 

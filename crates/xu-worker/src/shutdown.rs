@@ -214,11 +214,7 @@ impl Workers {
         };
         let not_at_rest = bring_to_rest(units, options)?;
         let threads = unfinished.threads.take().unwrap_or_default();
-        let mut retired: Vec<_> = threads.into_iter().flat_map(WorkerThread::stop).collect();
-        for runner in &mut retired {
-            // Completes what a unit has whose worker could not be woken.
-            runner.step();
-        }
+        let retired = threads.into_iter().flat_map(WorkerThread::stop).collect();
         self.become_(Threads::Closed);
         Ok(Closed {
             retired,

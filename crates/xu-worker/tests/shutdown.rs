@@ -13,7 +13,7 @@ use scripted::{Core, Gate, Log, Place, Plan, Rest, Work, until, wait, within_pat
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::task::{Context, Wake, Waker};
@@ -123,17 +123,35 @@ fn f7_eight_threads_close_at_once() {
 
 /// Closes the core that it is given, and says how that went.
 struct CloseWhenWoken {
-    core: OnceLock<Arc<Core>>,
+    core: Arc<Core>,
     result: mpsc::Sender<Result<usize, CloseError>>,
 }
 
 impl Wake for CloseWhenWoken {
     fn wake(self: Arc<Self>) {
-        let core = self.core.get().unwrap();
-        let closed = core.close_with(&CloseOptions::default());
+        let closed = self.core.close_with(&CloseOptions::default());
         self.result
             .send(closed.map(|closed| closed.retired.len()))
             .unwrap();
+    }
+}
+
+/// Has a worker of the core close it when the gate opens; waits for how that went.
+fn close_from_worker(core: &Arc<Core>, gate: &Gate) -> impl FnOnce() -> Result<usize, CloseError> {
+    let (sender, receiver) = mpsc::channel();
+    let closer = Arc::new(CloseWhenWoken {
+        core: Arc::clone(core),
+        result: sender,
+    });
+    let mut held = submit(core, 0, Work::held(1, gate));
+    let waker = Waker::from(closer);
+    let poll = Pin::new(&mut held).poll(&mut Context::from_waker(&waker));
+    assert!(poll.is_pending());
+    move || {
+        let _held = held;
+        receiver
+            .recv_timeout(scripted::PATIENCE)
+            .expect("the worker hangs")
     }
 }
 
@@ -141,24 +159,9 @@ impl Wake for CloseWhenWoken {
 fn f7_a_worker_does_not_close_itself() {
     let core = Core::new(2, &plan(4));
     let gate = Gate::default();
-    let (sender, receiver) = mpsc::channel();
-    let closer = Arc::new(CloseWhenWoken {
-        core: OnceLock::new(),
-        result: sender,
-    });
-    assert!(closer.core.set(Arc::clone(&core)).is_ok());
-    let mut held = pin!(submit(&core, 0, Work::held(1, &gate)));
-    let waker = Waker::from(closer);
-    assert!(
-        held.as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    let from_worker = close_from_worker(&core, &gate);
     gate.open();
-    let result = receiver
-        .recv_timeout(scripted::PATIENCE)
-        .expect("the worker hangs");
-    assert_eq!(result, Err(CloseError::OnWorkerThread));
+    assert_eq!(from_worker(), Err(CloseError::OnWorkerThread));
     // Nothing has changed: the worker goes on, and another thread closes.
     assert_eq!(core.run(1, Work::short(2)).unwrap().id, 2);
     assert_eq!(core.close().unwrap().retired.len(), 2);
@@ -168,48 +171,49 @@ fn f7_a_worker_does_not_close_itself() {
 fn f7_a_worker_does_not_close_itself_while_another_thread_does() {
     let core = Core::new(1, &plan(4));
     let gate = Gate::default();
-    let (sender, receiver) = mpsc::channel();
-    let closer = Arc::new(CloseWhenWoken {
-        core: OnceLock::new(),
-        result: sender,
-    });
-    assert!(closer.core.set(Arc::clone(&core)).is_ok());
-    let mut held = pin!(submit(&core, 0, Work::held(1, &gate)));
-    let waker = Waker::from(closer);
-    assert!(
-        held.as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    let from_worker = close_from_worker(&core, &gate);
     let elsewhere = {
         let core = Arc::clone(&core);
         thread::spawn(move || core.close().unwrap().retired.len())
     };
     until("it closes", || core.units[0].health() == Health::Closing);
     gate.open();
-    let result = receiver
-        .recv_timeout(scripted::PATIENCE)
-        .expect("the worker hangs");
-    assert_eq!(result, Err(CloseError::OnWorkerThread));
+    assert_eq!(from_worker(), Err(CloseError::OnWorkerThread));
     assert_eq!(elsewhere.join().unwrap(), 1);
 }
 
-/// A worker half that takes its worker down when the gate opens: the panic is not in a step.
+/// A worker half that panics wherever its flaw is, once the gate is open.
 #[derive(Debug)]
 struct Deadly {
     inner: UnitRunner<scripted::Scripted>,
     gate: Gate,
+    flaw: Flaw,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    /// Takes the unit down.
+    Step,
+    /// Takes the worker down.
+    HasWork,
+}
+
+impl Deadly {
+    fn panic_in(&self, place: Flaw) {
+        assert!(self.flaw != place || !self.gate.is_open(), "{place:?}");
+    }
 }
 
 impl Runner for Deadly {
     fn step(&mut self) -> Step {
+        self.panic_in(Flaw::Step);
         self.inner.step()
     }
     fn give_up(&mut self, cause: xu_worker::Cause) {
         self.inner.give_up(cause);
     }
     fn has_work(&mut self) -> bool {
-        assert!(!self.gate.is_open(), "this worker dies");
+        self.panic_in(Flaw::HasWork);
         self.inner.has_work()
     }
     fn announce_sleep(&self) {
@@ -239,6 +243,7 @@ fn mortal_core(gate: &Gate) -> Arc<Core> {
         0 => Box::new(Deadly {
             inner,
             gate: gate.clone(),
+            flaw: Flaw::HasWork,
         }),
         _ => Box::new(inner),
     })
@@ -289,6 +294,28 @@ fn f7_a_unit_whose_worker_died_is_not_at_rest() {
         (0..8).collect(),
         "their devices were never asked to come to rest"
     );
+}
+
+#[test]
+fn f7_a_unit_that_panics_in_every_step_is_closed() {
+    let deadly = Gate::default();
+    let core = Core::with_runners(2, &plan(4), |raw, inner| match raw {
+        0 => Box::new(Deadly {
+            inner,
+            gate: deadly.clone(),
+            flaw: Flaw::Step,
+        }),
+        _ => Box::new(inner),
+    });
+    core.run(0, Work::short(1)).unwrap();
+    deadly.open();
+    let closed = core.close().unwrap();
+    assert_eq!(closed.retired.len(), 2);
+    let not_at_rest: Vec<_> = closed.not_at_rest.iter().map(|(xu, _)| xu.raw()).collect();
+    assert_eq!(not_at_rest, [0]);
+    assert_eq!(core.quiesced(), [0, 1]);
+    // It is over, also for who comes later.
+    assert!(core.close().unwrap().retired.is_empty());
 }
 
 #[test]

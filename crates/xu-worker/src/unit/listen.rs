@@ -38,8 +38,9 @@ pub enum AskError {
 }
 
 impl<S: Stage> Unit<S> {
-    /// Waits until the request of a sequence is complete, whatever its status, on a descriptor of the pool. A deadline that has passed asks once;
-    /// `None` waits for ever. Any number of threads may wait for one sequence.
+    /// Waits until the request of a sequence is complete, whatever its status, on a descriptor of the pool.
+    ///
+    /// A deadline that has passed asks once; `None` waits for ever. Any number of threads may wait for one sequence.
     ///
     /// # Errors
     /// [`AskError`].
