@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
-use xu_device::{Clock, Device, DeviceError, DmaQueue, Place, Shape, map};
+use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape, map};
 
 /// Alters the bytes of a write, given its address.
 pub type AlterWrite = Box<dyn FnMut(DeviceAddr, &mut Vec<u8>) + Send>;
@@ -177,6 +177,18 @@ impl Device for Meddler {
 
     fn overflow_latched(&self, tpb: TpbIndex) -> Result<bool, DeviceError> {
         self.inner.overflow_latched(tpb)
+    }
+
+    fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {
+        self.inner.notification_tail(tpb, nq)
+    }
+
+    fn memory_errors(&self, tpb: TpbIndex) -> Result<MemoryErrors, DeviceError> {
+        self.inner.memory_errors(tpb)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.inner.now_ns()
     }
 
     fn clock(&self) -> Clock {

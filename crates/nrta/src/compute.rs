@@ -11,11 +11,10 @@ use crate::tensor::{Storage, Tensor};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
-use std::time::Instant;
 use xu_abi::{DeviceAddr, Status, TpbIndex};
 use xu_device::harvest::{self, Harvester};
 use xu_device::program::Program;
-use xu_device::stage::{Prepared, Stager};
+use xu_device::stage::{Prepared, Staged, Stager};
 use xu_device::{Device, DeviceError};
 use xu_worker::{Cause, Engine, Progress, Stage, StageError, Unit};
 
@@ -106,6 +105,7 @@ impl ComputeQueue {
             storage,
             addrs,
             prepared: None,
+            staged: Staged::default(),
         })
     }
 
@@ -123,6 +123,7 @@ pub(crate) struct Run {
     storage: Vec<Arc<Storage>>,
     addrs: Vec<DeviceAddr>,
     prepared: Option<Prepared>,
+    staged: Staged,
 }
 
 /// Puts executions before the device.
@@ -166,9 +167,11 @@ impl Stage for ComputeStage {
                 "the execution was not prepared",
             ));
         };
-        self.stager
+        run.staged = self
+            .stager
             .commit(&run.programs, &run.addrs, prepared)
-            .map_err(|error| StageError::new(error.status_in_flight(), error))
+            .map_err(|error| StageError::new(error.status_in_flight(), error))?;
+        Ok(())
     }
 }
 
@@ -187,7 +190,6 @@ pub(crate) struct ComputeEngine {
     harvester: Harvester,
     distrust: Arc<Distrust>,
     timeout: Option<Duration>,
-    epoch: Instant,
     /// What the execution at the head reported, once it has ended in good order.
     ended: Option<Execution>,
     /// What the device said about an execution that ended without success.
@@ -212,17 +214,11 @@ impl ComputeEngine {
             tpbs: tpbs.to_vec(),
             harvester: Harvester::open(device, tpbs)?,
             timeout,
-            epoch: Instant::now(),
             ended: None,
             detail: None,
             fault: None,
             quarantine: Vec::new(),
         })
-    }
-
-    fn now_ns(&self) -> u64 {
-        // CAST: 584 years.
-        self.epoch.elapsed().as_nanos() as u64
     }
 }
 
@@ -230,13 +226,14 @@ impl Engine for ComputeEngine {
     type Item = Run;
     type Outcome = Outcome<Execution>;
 
-    fn begin(&mut self, _: &mut Run) {
+    fn begin(&mut self, run: &mut Run) {
         self.ended = None;
-        self.harvester.begin(self.now_ns(), self.timeout);
+        self.harvester
+            .begin(self.device.now_ns(), run.staged, self.timeout);
     }
 
     fn progress(&mut self, _: &mut Run) -> Progress {
-        match self.harvester.step(self.now_ns()) {
+        match self.harvester.step(self.device.now_ns()) {
             harvest::Progress::Continue => Progress::Continue,
             harvest::Progress::Done(report) => {
                 self.ended = Some(Execution {

@@ -102,13 +102,31 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// [`DeviceError::BadArgument`] when `head` is not a record boundary inside the ring.
     fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError>;
 
+    /// Byte offset from the start of a notification ring at which the device will write next: its tail register.
+    ///
+    /// It is no proof that the record before it has reached memory.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`] when core or queue do not exist or the queue is not open.
+    fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError>;
+
     /// Whether a core's error-trigger cause has the overflow bit set.
     ///
     /// # Errors
     /// As [`Device::increment_semaphore`].
     fn overflow_latched(&self, tpb: TpbIndex) -> Result<bool, DeviceError>;
 
-    /// How device ticks relate to nanoseconds.
+    /// What the hardware has counted of uncorrectable memory errors of a core since it was started. Slow: asked only
+    /// about executions that did not succeed.
+    ///
+    /// # Errors
+    /// As [`Device::increment_semaphore`].
+    fn memory_errors(&self, tpb: TpbIndex) -> Result<MemoryErrors, DeviceError>;
+
+    /// Monotonic nanoseconds of the host, on the scale of [`Clock::host_ns`].
+    fn now_ns(&self) -> u64;
+
+    /// Reads the device's counter and the host's clock at once.
     fn clock(&self) -> Clock;
 
     /// Waits until a core runs nothing, as far as the device can tell.
@@ -156,13 +174,30 @@ pub struct DmaQueue {
     pub index: u8,
 }
 
-/// How device ticks relate to nanoseconds (spec `xu.md` section 6, timestamps).
+/// Uncorrectable memory errors of a core, counted by its firmware (`driver.md` section 10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryErrors {
+    /// In the memory inside the core.
+    pub sram: u64,
+    /// In HBM; the row cannot be used any more.
+    pub hbm: u64,
+    /// In HBM; a reset repairs the row.
+    pub hbm_repairable: u64,
+}
+
+/// A reading of both clocks: how device ticks relate to nanoseconds (spec `xu.md` section 6, timestamps).
+///
+/// ```
+/// use xu_device::Clock;
+/// let reading = Clock { ticks: 1_000, host_ns: 5_000, expected_increment: 1.0, actual_increment: 2.0 };
+/// assert_eq!([900, 1_000, 1_200].map(|stamp| reading.to_host_ns(stamp)), [4_950, 5_000, 5_100]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
-    /// The tick count that corresponds to `init_ns`.
-    pub init_ticks: u64,
-    /// Monotonic nanoseconds of the host when the tick count was `init_ticks`.
-    pub init_ns: u64,
+    /// What the device's counter said.
+    pub ticks: u64,
+    /// What the host's monotonic clock said, nanoseconds.
+    pub host_ns: u64,
     /// Nanoseconds that a tick should take.
     pub expected_increment: f64,
     /// Ticks that the counter really advances in that time.
@@ -170,13 +205,16 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Host nanoseconds at a device time stamp. Stamps before the start count as the start.
+    /// Host nanoseconds at a device time stamp, before or after the reading. Saturates at both ends.
     #[must_use]
-    pub fn to_host_ns(&self, ticks: u64) -> u64 {
-        let elapsed = ticks.saturating_sub(self.init_ticks) as f64;
+    pub fn to_host_ns(&self, stamp: u64) -> u64 {
         // CAST: a finite non-negative product; `as` saturates.
-        self.init_ns
-            .saturating_add((self.expected_increment / self.actual_increment * elapsed) as u64)
+        let to_ns =
+            |ticks: u64| (self.expected_increment / self.actual_increment * ticks as f64) as u64;
+        match stamp.checked_sub(self.ticks) {
+            Some(after) => self.host_ns.saturating_add(to_ns(after)),
+            None => self.host_ns.saturating_sub(to_ns(self.ticks - stamp)),
+        }
     }
 }
 
@@ -231,6 +269,14 @@ pub enum DeviceError {
     /// The device no longer answers.
     #[error("the device no longer answers")]
     Lost,
+    /// The driver answered a call with an error number.
+    #[error("{call}: the driver answered with error number {errno}")]
+    Driver {
+        /// Which call.
+        call: &'static str,
+        /// The error number.
+        errno: i32,
+    },
     /// The operating system refused a resource.
     #[error("the operating system refused {what}: {reason}")]
     Os {
@@ -251,6 +297,7 @@ impl DeviceError {
             Self::DmaAborted { .. } => Status::EXEC_HW_ERR_DMA_ABORT,
             Self::Busy { .. } => Status::EXEC_NC_BUSY,
             Self::BadAddress { .. } | Self::Lost => Status::HW_ERROR,
+            Self::Driver { errno, .. } => driver_status(*errno),
         }
     }
 
@@ -258,9 +305,34 @@ impl DeviceError {
     /// so a device that refuses one is not what we think it is.
     #[must_use]
     pub fn status_in_flight(&self) -> Status {
-        match self {
-            Self::BadArgument { .. } => Status::HW_ERROR,
-            _ => self.status(),
+        match self.status() {
+            Status::INVALID => Status::HW_ERROR,
+            status => status,
         }
     }
+}
+
+/// The one table from error numbers of the driver to statuses (`driver.md` section 1, return values).
+fn driver_status(errno: i32) -> Status {
+    match errno {
+        errno_of::EPERM => Status::EXEC_HW_ERR_DMA_ABORT,
+        errno_of::EBUSY | errno_of::EAGAIN => Status::EXEC_NC_BUSY,
+        errno_of::ENOMEM => Status::RESOURCE,
+        errno_of::EINVAL | errno_of::E2BIG => Status::INVALID,
+        errno_of::EIO | errno_of::ENXIO | errno_of::ENODEV => Status::HW_ERROR,
+        _ => Status::FAILURE,
+    }
+}
+
+/// The error numbers that the table knows, as Linux numbers them on x86-64 and aarch64.
+mod errno_of {
+    pub(super) const EPERM: i32 = 1;
+    pub(super) const EIO: i32 = 5;
+    pub(super) const ENXIO: i32 = 6;
+    pub(super) const E2BIG: i32 = 7;
+    pub(super) const EAGAIN: i32 = 11;
+    pub(super) const ENOMEM: i32 = 12;
+    pub(super) const EBUSY: i32 = 16;
+    pub(super) const ENODEV: i32 = 19;
+    pub(super) const EINVAL: i32 = 22;
 }

@@ -19,6 +19,7 @@
 use crate::device::{Clock, Device, DeviceError};
 use crate::map;
 use crate::nq::NqReader;
+use crate::stage::Staged;
 use core::time::Duration;
 use std::sync::Arc;
 use xu_abi::device::ERROR_NQ;
@@ -170,6 +171,8 @@ struct CoreQueues {
     errors: NqReader,
     /// An error record that belongs to the next execution.
     held_back: Option<ErrorRecord>,
+    /// The collectives barrier that the execution waits for.
+    barrier: Option<u32>,
     engines: [EngineState; 5],
     first_start: Option<u64>,
     last_end: Option<u64>,
@@ -203,8 +206,9 @@ impl Harvester {
     }
 
     /// Takes up the execution at the head of the queue. `timeout` of `None` waits for ever.
-    pub fn begin(&mut self, now_ns: u64, timeout: Option<Duration>) {
-        for core in &mut self.cores {
+    pub fn begin(&mut self, now_ns: u64, staged: Staged, timeout: Option<Duration>) {
+        for (core, barrier) in self.cores.iter_mut().zip(staged.barriers) {
+            core.barrier = barrier;
             core.engines = [EngineState::StartPending; 5];
             core.first_start = None;
             core.last_end = None;
@@ -291,13 +295,16 @@ impl Harvester {
 
     fn barrier_clear(&self) -> Result<bool, DeviceError> {
         for core in &self.cores {
-            if self
-                .device
-                .read_semaphore(core.tpb, map::COLLECTIVES_BARRIER)?
-                > 0
-            {
-                return Ok(false);
+            let Some(barrier) = core.barrier else {
+                continue;
+            };
+            let semaphore = map::COLLECTIVES_BARRIER;
+            let passed = self.device.read_semaphore(core.tpb, semaphore)?;
+            // CAST: both count modulo 2^32; the sign of the distance says which one is ahead.
+            if (passed as u32).wrapping_sub(barrier) as i32 >= 0 {
+                continue;
             }
+            return Ok(false);
         }
         Ok(true)
     }
@@ -380,6 +387,7 @@ impl CoreQueues {
             status: [pe?, act?, pool?, dve?, sp?],
             errors,
             held_back: None,
+            barrier: None,
             engines: [EngineState::Complete; 5],
             first_start: None,
             last_end: None,

@@ -57,4 +57,4 @@ pub mod simulated;
 pub mod stage;
 pub mod transfer;
 
-pub use device::{Clock, Device, DeviceError, DmaQueue, Place, Shape};
+pub use device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape};

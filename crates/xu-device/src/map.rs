@@ -12,7 +12,8 @@
 //! | HBM of core *n* | `0x1000000000 n`, first 16 MiB reserved | documented for v2, continued for more |
 //! | host memory | bit 45 set | chosen |
 //! | `INFERENCE_START` semaphore | 0 | chosen |
-//! | collectives barrier semaphore | 1 | chosen |
+//! | collectives barrier semaphore, and that it counts the barriers that the core has passed | 1 | chosen |
+//! | collectives context of a core | sequencer memory `+0x100`, 64 bytes | chosen |
 //! | request-load event | 0 | chosen |
 //! | model-exec DMA queue, transfer queues | 0; 1 and 2 | chosen |
 //! | first phase of a notification ring | 1 | inferred |
@@ -35,6 +36,8 @@ pub const CORE_BLOCK_STRIDE: u64 = 0x400_0000;
 pub const EVENT_WINDOW: u64 = 0x270_0000;
 /// Memory of the sequencer inside a core block.
 pub const SEQUENCER_MEMORY: u64 = 0x280_0000;
+/// Where the collectives context lies inside the sequencer's memory.
+pub const COLLECTIVES_CONTEXT: u64 = 0x100;
 /// Size of the sequencer's memory, bytes.
 pub const SEQUENCER_MEMORY_BYTES: u64 = 0x1000;
 /// Tail-increment registers of the model-exec queue: Tx, then Rx, 4 bytes each.
@@ -42,7 +45,7 @@ pub const TAIL_INCREMENT: u64 = 0x290_0000;
 
 /// The semaphore whose increment starts an execution.
 pub const INFERENCE_START: SemIndex = SemIndex::new(0);
-/// Above zero while a collectives barrier holds the core back.
+/// Counts the collectives barriers that the core has passed since its model-exec queue was opened; wraps.
 pub const COLLECTIVES_BARRIER: SemIndex = SemIndex::new(1);
 /// First semaphore that programs may use.
 pub const FIRST_PROGRAM_SEMAPHORE: u8 = 16;
@@ -84,6 +87,12 @@ pub const fn event_register(tpb: TpbIndex, event: EventIndex) -> DeviceAddr {
 #[must_use]
 pub const fn sequencer_memory(tpb: TpbIndex) -> DeviceAddr {
     DeviceAddr::new(core_block(tpb) + SEQUENCER_MEMORY)
+}
+
+/// Where a core's sequencer expects the collectives context of a model.
+#[must_use]
+pub const fn collectives_context(tpb: TpbIndex) -> DeviceAddr {
+    DeviceAddr::new(core_block(tpb) + SEQUENCER_MEMORY + COLLECTIVES_CONTEXT)
 }
 
 /// The tail-increment register of a core's model-exec Tx ring.

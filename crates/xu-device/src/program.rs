@@ -15,7 +15,9 @@
 //! selects the slot's entry.
 
 use crate::device::{Device, DeviceError, Place};
+use crate::map;
 use crate::memory::DeviceMemory;
+use crate::stage;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use xu_abi::{DeviceAddr, Engine, RequestBuffer, TpbIndex};
@@ -44,6 +46,75 @@ pub struct Blocks {
     pub sequencer_config: [u8; 52],
     /// Hashes of the ACT and DVE tables, compared to decide whether loading can be skipped.
     pub table_hash: [u8; 64],
+    /// The model's part in a collective, when it has one.
+    pub collectives: Option<Membership>,
+}
+
+/// A model's part in a collective: the sequencer holds the model back until every rank of the group has switched
+/// to its model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Which group; unique on the device.
+    pub group: u32,
+    /// Which of its ranks, from 0.
+    pub rank: u32,
+    /// How many ranks it has.
+    pub ranks: u32,
+}
+
+impl Membership {
+    /// Size of the context block, bytes.
+    pub const CONTEXT_BYTES: u32 = 64;
+
+    /// The context block that the sequencer reads: group, rank, ranks, then zeroes; little-endian words.
+    #[must_use]
+    pub fn context(self) -> [u8; Self::CONTEXT_BYTES as usize] {
+        let mut block = [0; Self::CONTEXT_BYTES as usize];
+        for (place, word) in block
+            .chunks_exact_mut(4)
+            .zip([self.group, self.rank, self.ranks])
+        {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        block
+    }
+}
+
+/// The descriptor pairs that prepare a core for a model's collectives: built when the model is loaded, staged on
+/// each switch to it.
+#[derive(Debug)]
+pub(crate) struct CollectivesChain {
+    memory: DeviceMemory,
+    /// Source, destination, length.
+    pub(crate) copies: [(DeviceAddr, DeviceAddr, u32); CollectivesChain::PAIRS as usize],
+}
+
+impl CollectivesChain {
+    /// Number of descriptor pairs.
+    pub(crate) const PAIRS: u32 = 1;
+    const INCREMENT: u64 = Membership::CONTEXT_BYTES as u64;
+
+    fn build(
+        device: &Arc<dyn Device>,
+        tpb: TpbIndex,
+        membership: Membership,
+        pairs_in_all: u32,
+    ) -> Result<Self, DeviceError> {
+        let bytes = Self::INCREMENT + BLOCK_ALIGN;
+        let memory = DeviceMemory::allocate(device, Place::Hbm(tpb), bytes, BLOCK_ALIGN)?;
+        memory.write(0, &membership.context())?;
+        memory.write(Self::INCREMENT, &pairs_in_all.to_le_bytes())?;
+        let context = map::collectives_context(tpb);
+        Ok(Self {
+            copies: [(memory.addr(), context, Membership::CONTEXT_BYTES)],
+            memory,
+        })
+    }
+
+    /// Where the number lies that an execution with this chain adds to both tails.
+    pub(crate) fn increment(&self) -> DeviceAddr {
+        self.memory.at(Self::INCREMENT)
+    }
 }
 
 /// What an entry block needs to know.
@@ -88,6 +159,7 @@ pub struct Program {
     bindings: u16,
     sequencer_config: [u8; 52],
     table_hash: [u8; 64],
+    collectives: Option<CollectivesChain>,
     staged: AtomicU64,
 }
 
@@ -116,6 +188,9 @@ impl Program {
         let table_bytes = u64::from(blocks.bindings.max(1)) * BINDING;
         let tables = hbm(u64::from(slots) * table_bytes)?;
         let requests = hbm(u64::from(slots) * REQUEST_STRIDE)?;
+        let pairs = stage::PAIRS_PER_EXECUTION + CollectivesChain::PAIRS;
+        let chain = |member| CollectivesChain::build(device, tpb, member, pairs);
+        let collectives = blocks.collectives.map(chain).transpose()?;
         let program = Self {
             handle: ModelHandle::fresh(),
             _arena: blocks.arena,
@@ -128,6 +203,7 @@ impl Program {
             bindings: blocks.bindings,
             sequencer_config: blocks.sequencer_config,
             table_hash: blocks.table_hash,
+            collectives,
             staged: AtomicU64::new(0),
         };
         for slot in 0..slots {
@@ -184,6 +260,10 @@ impl Program {
 
     pub(crate) fn table_hash(&self) -> &[u8; 64] {
         &self.table_hash
+    }
+
+    pub(crate) fn collectives(&self) -> Option<&CollectivesChain> {
+        self.collectives.as_ref()
     }
 
     /// The slot of the next execution. Slots go round: with at most `slots` outstanding executions that

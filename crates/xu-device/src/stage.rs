@@ -18,7 +18,7 @@
 use crate::device::{Device, DeviceError, Place};
 use crate::map;
 use crate::memory::DeviceMemory;
-use crate::program::{ModelHandle, Program};
+use crate::program::{CollectivesChain, ModelHandle, Program};
 use crate::ring::DescriptorRing;
 use std::sync::Arc;
 use xu_abi::{DeviceAddr, Engine, ExecRequest, RequestBuffer, TpbIndex};
@@ -29,7 +29,7 @@ use zerocopy::little_endian::U32;
 pub const MAX_TPBS: usize = 2;
 
 /// Descriptor pairs of one execution: request copy, event poke, two tail increments.
-const PAIRS_PER_EXECUTION: u32 = 4;
+pub(crate) const PAIRS_PER_EXECUTION: u32 = 4;
 const REQUEST_BYTES: u32 = size_of::<ExecRequest>() as u32;
 const WORD: u32 = 4;
 /// Offsets of the two constants that pokes copy from.
@@ -68,13 +68,29 @@ pub enum PrepareError {
     },
 }
 
-/// One execution, built and not yet written.
+/// One execution, built and not yet written. Fixed arrays, so that staging allocates nothing.
 #[derive(Debug)]
 pub struct Prepared {
-    /// Slot and request of each core; a fixed array, so that staging allocates nothing.
-    cores: [Option<(u32, ExecRequest)>; MAX_TPBS],
+    cores: [Option<CoreRequest>; MAX_TPBS],
+}
+
+/// What one core will be told.
+#[derive(Clone, Copy, Debug)]
+struct CoreRequest {
+    slot: u32,
+    request: ExecRequest,
+    /// Whether the model's collectives chain goes with it.
+    with_chain: bool,
+}
+
+/// An execution that the device knows of: what the harvester must know about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Staged {
     /// Index of the whole execution, the same on every core.
     pub compute_idx: u64,
+    /// How many collectives barriers each core passes before it runs this execution, counted since the queue was
+    /// opened; `None` for a core that passes none on its behalf. Wraps.
+    pub barriers: [Option<u32>; MAX_TPBS],
 }
 
 /// The stager of one compute unit: one hardware queue per physical core.
@@ -92,6 +108,8 @@ struct HwQueue {
     ring: DescriptorRing,
     constants: DeviceMemory,
     last_model: Option<ModelHandle>,
+    /// Barriers that were staged on this core.
+    barriers: u32,
     loaded_config: Option<[u8; 52]>,
     loaded_tables: Option<[u8; 64]>,
 }
@@ -152,6 +170,7 @@ impl Stager {
             });
         }
         let mut cores = [None; MAX_TPBS];
+        let mut is_first = true;
         for ((queue, program), core) in self.queues.iter().zip(programs).zip(&mut cores) {
             if tensors.len() != usize::from(program.bindings()) {
                 return Err(PrepareError::Bindings {
@@ -159,13 +178,10 @@ impl Stager {
                     expected: program.bindings(),
                 });
             }
-            let slot = program.next_slot();
-            *core = Some((slot, queue.build(program, slot, self.skip)));
+            *core = Some(queue.build(program, self.skip, is_first));
+            is_first = false;
         }
-        Ok(Prepared {
-            cores,
-            compute_idx: self.next_compute_idx,
-        })
+        Ok(Prepared { cores })
     }
 
     /// Arms every core, then rings every doorbell.
@@ -177,27 +193,30 @@ impl Stager {
         programs: &[Arc<Program>],
         tensors: &[DeviceAddr],
         prepared: &Prepared,
-    ) -> Result<(), DeviceError> {
-        let cores = self
-            .queues
-            .iter_mut()
-            .zip(programs)
-            .zip(prepared.cores.iter().flatten());
-        for ((queue, program), (slot, request)) in cores {
-            queue.arm(program, *slot, tensors, request)?;
+    ) -> Result<Staged, DeviceError> {
+        let mut staged = Staged {
+            compute_idx: self.next_compute_idx,
+            ..Staged::default()
+        };
+        let requests = prepared.cores.iter().flatten();
+        let cores = self.queues.iter_mut().zip(programs).zip(requests);
+        for (((queue, program), request), barrier) in cores.zip(&mut staged.barriers) {
+            *barrier = queue.arm(program, tensors, request)?;
         }
         for queue in &self.queues {
             self.device
                 .increment_semaphore(queue.tpb, map::INFERENCE_START)?;
         }
         self.next_compute_idx += 1;
-        Ok(())
+        Ok(staged)
     }
 }
 
 impl HwQueue {
     fn open(device: &Arc<dyn Device>, tpb: TpbIndex, depth: u32) -> Result<Self, DeviceError> {
-        let pairs = depth.saturating_add(1).saturating_mul(PAIRS_PER_EXECUTION);
+        let pairs = depth
+            .saturating_add(1)
+            .saturating_mul(PAIRS_PER_EXECUTION + CollectivesChain::PAIRS);
         let ring = DescriptorRing::open(device, map::model_exec_queue(tpb), pairs)?;
         let constants = DeviceMemory::allocate(device, Place::Host, 64, 64)?;
         constants.write(EVENT_VALUE, &1u32.to_le_bytes())?;
@@ -207,17 +226,20 @@ impl HwQueue {
             ring,
             constants,
             last_model: None,
+            barriers: 0,
             loaded_config: None,
             loaded_tables: None,
         })
     }
 
-    fn build(&self, program: &Program, slot: u32, skip: SkipConfig) -> ExecRequest {
+    fn build(&self, program: &Program, skip: SkipConfig, is_first: bool) -> CoreRequest {
+        let slot = program.next_slot();
+        let switch = self.last_model != Some(program.handle());
         let keep = skip == SkipConfig::WhenEqual;
         let keep_config = keep && self.loaded_config.as_ref() == Some(program.sequencer_config());
         let keep_tables = keep && self.loaded_tables.as_ref() == Some(program.table_hash());
         let mut request = ExecRequest {
-            do_model_switch: U32::new(u32::from(self.last_model != Some(program.handle()))),
+            do_model_switch: U32::new(u32::from(switch)),
             reload_seq_config: U32::new(u32::from(!keep_config)),
             load_act_dve_tables: U32::new(u32::from(!keep_tables)),
             ..ExecRequest::default()
@@ -225,39 +247,52 @@ impl HwQueue {
         for engine in Engine::ALL {
             request.set_engine_address(engine, program.entry(slot, engine));
         }
-        request
+        CoreRequest {
+            slot,
+            request,
+            with_chain: switch && is_first && program.collectives().is_some(),
+        }
     }
 
+    /// Writes the execution and publishes it; returns which barrier it waits for, if any.
     fn arm(
         &mut self,
         program: &Program,
-        slot: u32,
         tensors: &[DeviceAddr],
-        request: &ExecRequest,
-    ) -> Result<(), DeviceError> {
-        let buffer = program.request(slot);
+        core: &CoreRequest,
+    ) -> Result<Option<u32>, DeviceError> {
+        let buffer = program.request(core.slot);
+        let chain = program.collectives().filter(|_| core.with_chain);
+        let chained = chain.map_or(0, |_| CollectivesChain::PAIRS);
         program.take_slot();
-        program.write_bindings(slot, tensors)?;
-        program.write_request(slot, 0, request.as_bytes())?;
-        // No collectives yet, so nothing is added to their rings.
-        program.write_request(slot, RequestBuffer::TRAILER_OFFSET, &0u32.to_le_bytes())?;
+        program.write_bindings(core.slot, tensors)?;
+        program.write_request(core.slot, 0, core.request.as_bytes())?;
+        let trailer = chained.to_le_bytes();
+        program.write_request(core.slot, RequestBuffer::TRAILER_OFFSET, &trailer)?;
 
         let event = map::event_register(self.tpb, map::REQUEST_LOADED);
-        let (event_value, increment) = (
-            self.constants.at(EVENT_VALUE),
-            self.constants.at(INCREMENT_VALUE),
+        let (tx_tail, rx_tail) = (
+            map::tx_tail_increment(self.tpb),
+            map::rx_tail_increment(self.tpb),
         );
         self.ring
             .push(buffer, map::sequencer_memory(self.tpb), REQUEST_BYTES)?;
-        self.ring.push(event_value, event, WORD)?;
         self.ring
-            .push(increment, map::tx_tail_increment(self.tpb), WORD)?;
-        self.ring
-            .push(increment, map::rx_tail_increment(self.tpb), WORD)?;
+            .push(self.constants.at(EVENT_VALUE), event, WORD)?;
+        let mut increment = self.constants.at(INCREMENT_VALUE);
+        if let Some(chain) = chain {
+            for (from, to, len) in chain.copies {
+                self.ring.push(from, to, len)?;
+            }
+            increment = chain.increment();
+            self.barriers = self.barriers.wrapping_add(1);
+        }
+        self.ring.push(increment, tx_tail, WORD)?;
+        self.ring.push(increment, rx_tail, WORD)?;
 
         self.last_model = Some(program.handle());
         self.loaded_config = Some(*program.sequencer_config());
         self.loaded_tables = Some(*program.table_hash());
-        Ok(())
+        Ok(chain.map(|_| self.barriers))
     }
 }

@@ -104,6 +104,7 @@ pub fn load(
         bindings,
         entry_bytes: ENTRY_BYTES,
         entry: entry_block,
+        collectives: None,
     };
     Program::load(device, tpb, slots, blocks).map_err(refused)
 }

@@ -18,7 +18,6 @@ mod scripted;
 mod waits;
 
 use lane::{Unit, app_event, halves, seq, taken};
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use scripted::{

@@ -31,23 +31,29 @@ impl TickCounter {
     pub(super) fn start(seed: u64, drift: f64) -> Self {
         Self(Clock {
             // Far from zero, and far from wrapping.
-            init_ticks: (SplitMix::new(seed).next() >> 16) | (1 << 40),
-            init_ns: host_ns(),
+            ticks: (SplitMix::new(seed).next() >> 16) | (1 << 40),
+            host_ns: host_ns(),
             expected_increment: 1.0,
             actual_increment: drift,
         })
     }
 
+    /// Both clocks now.
     pub(super) fn clock(&self) -> Clock {
-        self.0
+        let host_ns = host_ns();
+        let elapsed = host_ns.saturating_sub(self.0.host_ns) as f64;
+        // CAST: a finite non-negative product; `as` saturates.
+        let ticks = (elapsed * self.0.actual_increment / self.0.expected_increment) as u64;
+        Clock {
+            ticks: self.0.ticks.saturating_add(ticks),
+            host_ns,
+            ..self.0
+        }
     }
 
     /// The ticks now.
     pub(super) fn now(&self) -> u64 {
-        let elapsed = host_ns().saturating_sub(self.0.init_ns) as f64;
-        // CAST: a finite non-negative product; `as` saturates.
-        let ticks = (elapsed * self.0.actual_increment / self.0.expected_increment) as u64;
-        self.0.init_ticks.saturating_add(ticks)
+        self.clock().ticks
     }
 }
 
@@ -71,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_start_depends_on_the_seed() {
-        let start = |seed| TickCounter::start(seed, 1.0).clock().init_ticks;
+        let start = |seed| TickCounter::start(seed, 1.0).0.ticks;
         assert_ne!(start(1), start(2));
     }
 }

@@ -43,7 +43,7 @@ mod tpb;
 
 pub use clock::host_ns;
 
-use crate::device::{Clock, Device, DeviceError, DmaQueue, Place, Shape};
+use crate::device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape};
 use crate::map;
 use bus::Bus;
 use clock::TickCounter;
@@ -308,6 +308,10 @@ impl Device for Machine {
         queues.acknowledge(nq, head)
     }
 
+    fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {
+        self.hardware.tpb(tpb)?.notifications.lock().tail(nq)
+    }
+
     /// The bit stays until the queue that overflowed is opened again.
     fn overflow_latched(&self, tpb: TpbIndex) -> Result<bool, DeviceError> {
         Ok(self
@@ -318,7 +322,15 @@ impl Device for Machine {
             .overflow_latched())
     }
 
-    /// On the scale of [`host_ns`].
+    fn memory_errors(&self, tpb: TpbIndex) -> Result<MemoryErrors, DeviceError> {
+        self.hardware.tpb(tpb).map(|_| MemoryErrors::default())
+    }
+
+    /// As [`host_ns`].
+    fn now_ns(&self) -> u64 {
+        host_ns()
+    }
+
     fn clock(&self) -> Clock {
         self.hardware.ticks.clock()
     }

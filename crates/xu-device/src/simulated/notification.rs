@@ -99,6 +99,14 @@ impl NotificationQueues {
         Ok(())
     }
 
+    /// Byte offset of the next record of queue `nq`.
+    pub(super) fn tail(&self, nq: u8) -> Result<u64, DeviceError> {
+        match self.rings.get(usize::from(nq)) {
+            Some(Some(ring)) => Ok(ring.tail),
+            _ => Err(no_such_queue(nq)),
+        }
+    }
+
     /// Whether a ring of this core has dropped a record since it was opened.
     pub(super) fn overflow_latched(&self) -> bool {
         self.rings.iter().flatten().any(|ring| ring.overflowed)

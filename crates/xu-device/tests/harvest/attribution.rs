@@ -2,7 +2,7 @@
 
 use crate::scripted::Call;
 use crate::support::{
-    Bench, FIRST, LIMIT, SECOND, TICK, assert_done, assert_fatal, custom, done, host_ns,
+    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, done, host_ns,
 };
 use core::time::Duration;
 use xu_abi::record::{RECORD_SIZE, ring_bits};
@@ -34,7 +34,7 @@ fn d5_records_of_the_next_execution_are_not_read_before_it_begins() {
         bench.complete(FIRST, execution * TICK);
     }
     for execution in 1..=3 {
-        bench.harvester.begin(0, Some(LIMIT));
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
         bench.scripted.forget();
         let report = done(bench.look());
         assert_eq!(report.ended_ns, Some(host_ns(execution * TICK)));
@@ -94,7 +94,7 @@ fn d1_executions_follow_each_other_over_five_laps_of_every_ring() {
     while records < 5 * 256 + 100 {
         execution += 1;
         let end = execution * TICK;
-        bench.harvester.begin(0, Some(LIMIT));
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
         for tpb in [FIRST, SECOND] {
             for engine in Engine::ALL {
                 bench.start(tpb, engine, end - 10);

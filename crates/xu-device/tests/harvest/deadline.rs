@@ -2,21 +2,30 @@
 
 use crate::scripted::Call;
 use crate::support::{
-    Bench, FIRST, LIMIT, SECOND, TICK, assert_done, assert_fatal, custom, of_subtype,
+    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, of_subtype,
 };
 use core::time::Duration;
 use xu_abi::record::{RECORD_SIZE, ring_bits};
 use xu_abi::{Engine, Status, TpbIndex};
 use xu_device::harvest::{Fault, Progress};
 use xu_device::map;
+use xu_device::stage::Staged;
 use zerocopy::IntoBytes;
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
-fn hold(bench: &Bench, tpb: TpbIndex, value: i32) {
+fn hold(bench: &Bench, tpb: TpbIndex) {
+    passed(bench, tpb, 0);
+}
+
+fn pass(bench: &Bench, tpb: TpbIndex) {
+    passed(bench, tpb, 1);
+}
+
+fn passed(bench: &Bench, tpb: TpbIndex, barriers: i32) {
     bench
         .scripted
-        .set_semaphore(tpb, map::COLLECTIVES_BARRIER, value);
+        .set_semaphore(tpb, map::COLLECTIVES_BARRIER, barriers);
 }
 
 fn timeout(tpb: TpbIndex, pending: usize, first: Engine) -> Fault {
@@ -32,7 +41,7 @@ fn timeout(tpb: TpbIndex, pending: usize, first: Engine) -> Fault {
 fn while_the_barrier_stands_on_any_core_no_record_is_read() {
     for held in [FIRST, SECOND] {
         let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
-        hold(&bench, held, 1);
+        hold(&bench, held);
         bench.complete(FIRST, TICK);
         bench.complete(SECOND, TICK);
         for _ in 0..3 {
@@ -40,27 +49,47 @@ fn while_the_barrier_stands_on_any_core_no_record_is_read() {
         }
         let reads = |call: &Call| matches!(call, Call::Load(_) | Call::Read(..));
         assert_eq!(bench.scripted.count(reads), 0);
-        hold(&bench, held, 0);
+        pass(&bench, held);
         assert_done(bench.look(), Status::SUCCESS);
     }
 }
 
 #[test]
-fn a_barrier_below_zero_is_clear() {
-    let mut bench = Bench::begun();
-    hold(&bench, FIRST, -1);
-    bench.complete(FIRST, TICK);
-    assert_done(bench.look(), Status::SUCCESS);
+fn the_count_of_barriers_wraps() {
+    for (wanted, count, clear) in [
+        (u32::MAX, -2, false),
+        (u32::MAX, -1, true),
+        (u32::MAX, 0, true),
+        (0, -1, false),
+        (1 << 31, i32::MAX, false),
+        (1 << 31, i32::MIN, true),
+    ] {
+        let mut bench = Bench::open(2, &[FIRST]);
+        let staged = Staged {
+            barriers: [Some(wanted), None],
+            ..STAGED
+        };
+        bench.harvester.begin(0, staged, Some(LIMIT));
+        passed(&bench, FIRST, count);
+        bench.complete(FIRST, TICK);
+        assert_eq!(
+            bench.look() != Progress::Continue,
+            clear,
+            "{wanted} {count}"
+        );
+    }
 }
 
 #[test]
 fn a_barrier_that_stands_warns_at_120_seconds_and_then_at_twice_the_time_and_never_fails() {
     let mut bench = Bench::open(2, &[FIRST]);
     let begun = Duration::from_secs(1_000);
-    bench
-        .harvester
-        .begin(begun.as_nanos() as u64, Some(Duration::from_secs(1)));
-    hold(&bench, FIRST, 7);
+    bench.harvester.begin(
+        begun.as_nanos() as u64,
+        STAGED,
+        Some(Duration::from_secs(1)),
+    );
+    hold(&bench, FIRST);
     let mut expected = 0;
     for seconds in [120, 240, 480, 960, 1_920, 3_840] {
         let threshold = begun + Duration::from_secs(seconds);
@@ -73,13 +102,13 @@ fn a_barrier_that_stands_warns_at_120_seconds_and_then_at_twice_the_time_and_nev
         assert_eq!(bench.harvester.barrier_warnings(), expected);
     }
     bench.step(Duration::from_nanos(u64::MAX));
-    hold(&bench, FIRST, 0);
+    pass(&bench, FIRST);
     bench.complete(FIRST, TICK);
     assert_done(bench.look(), Status::SUCCESS);
     // The next execution begins with the first threshold again.
-    hold(&bench, FIRST, 1);
+    hold(&bench, FIRST);
     let warnings = bench.harvester.barrier_warnings();
-    bench.harvester.begin(0, None);
+    bench.harvester.begin(0, STAGED, None);
     bench.step(Duration::from_secs(120) - NANOSECOND);
     assert_eq!(bench.harvester.barrier_warnings(), warnings);
     bench.step(Duration::from_secs(120));
@@ -89,13 +118,13 @@ fn a_barrier_that_stands_warns_at_120_seconds_and_then_at_twice_the_time_and_nev
 #[test]
 fn d6_the_deadline_runs_from_the_step_that_finds_the_barrier_clear() {
     let mut bench = Bench::begun();
-    hold(&bench, FIRST, 1);
+    hold(&bench, FIRST);
     let clear = Duration::from_secs(500);
     assert_eq!(bench.step(clear - NANOSECOND), Progress::Continue);
-    hold(&bench, FIRST, 0);
+    pass(&bench, FIRST);
     assert_eq!(bench.step(clear), Progress::Continue);
     // A barrier that comes back is not waited for again.
-    hold(&bench, FIRST, 1);
+    hold(&bench, FIRST);
     assert_eq!(bench.step(clear + LIMIT - NANOSECOND), Progress::Continue);
     let fault = timeout(FIRST, 5, Engine::Pe);
     assert_fatal(bench.step(clear + LIMIT), Status::TIMEOUT, &fault);
@@ -144,7 +173,7 @@ fn d6_a_completion_behind_more_records_than_one_sweep_reads_is_not_a_timeout() {
 #[test]
 fn an_execution_without_a_limit_waits_for_ever() {
     let mut bench = Bench::open(2, &[FIRST]);
-    bench.harvester.begin(0, None);
+    bench.harvester.begin(0, STAGED, None);
     bench.look();
     assert_eq!(
         bench.step(Duration::from_nanos(u64::MAX)),
@@ -157,7 +186,7 @@ fn an_execution_without_a_limit_waits_for_ever() {
 #[test]
 fn a_limit_of_zero_is_judged_by_the_first_empty_sweep() {
     let mut bench = Bench::open(2, &[FIRST]);
-    bench.harvester.begin(0, Some(Duration::ZERO));
+    bench.harvester.begin(0, STAGED, Some(Duration::ZERO));
     bench.complete_all_but(FIRST, Engine::Sp);
     assert_eq!(bench.look(), Progress::Continue);
     match bench.look() {
@@ -172,7 +201,9 @@ fn a_limit_of_zero_is_judged_by_the_first_empty_sweep() {
 fn time_that_goes_backwards_is_no_time() {
     let mut bench = Bench::open(2, &[FIRST]);
     let late = Duration::from_secs(1_000);
-    bench.harvester.begin(late.as_nanos() as u64, Some(LIMIT));
+    bench
+        .harvester
+        .begin(late.as_nanos() as u64, STAGED, Some(LIMIT));
     assert_eq!(bench.step(late), Progress::Continue);
     assert_eq!(bench.look(), Progress::Continue);
     assert_eq!(bench.step(late + LIMIT - NANOSECOND), Progress::Continue);
@@ -207,7 +238,7 @@ fn d3_the_overflow_bit_is_not_looked_at_on_the_happy_path() {
     bench.scripted.latch_overflow(FIRST);
     bench.scripted.latch_overflow(SECOND);
     for execution in 1..50 {
-        bench.harvester.begin(0, Some(LIMIT));
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
         bench.look();
         let end = TICK * execution;
         bench.complete(FIRST, end);

@@ -2,7 +2,7 @@
 
 use crate::scripted::Call;
 use crate::support::{
-    Bench, FIRST, LIMIT, SECOND, TICK, assert_done, assert_fatal, custom, done, end,
+    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, done, end,
 };
 use xu_abi::record::ErrorKind;
 use xu_abi::{Engine, Status};
@@ -105,10 +105,10 @@ fn d5_an_error_later_than_the_last_end_belongs_to_the_next_execution() {
     bench.post_error(FIRST, ErrorKind::Transient, TICK + 1);
     bench.post_error(FIRST, ErrorKind::Numerical, TICK + 2);
     assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_NUM_ERR);
-    bench.harvester.begin(0, Some(LIMIT));
+    bench.harvester.begin(0, STAGED, Some(LIMIT));
     bench.complete(FIRST, TICK + 100);
     assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_ERR);
-    bench.harvester.begin(0, Some(LIMIT));
+    bench.harvester.begin(0, STAGED, Some(LIMIT));
     bench.complete(FIRST, TICK + 200);
     assert_done(bench.look(), Status::SUCCESS);
 }
@@ -118,7 +118,7 @@ fn d5_an_error_is_held_back_over_as_many_executions_as_it_is_ahead() {
     let mut bench = Bench::open(2, &[FIRST]);
     bench.post_error(FIRST, ErrorKind::Transient, 5 * TICK);
     for execution in 1..=6 {
-        bench.harvester.begin(0, Some(LIMIT));
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
         bench.complete(FIRST, execution * TICK);
         let expected = match execution {
             5 => Status::EXEC_COMPLETED_WITH_ERR,
@@ -291,7 +291,7 @@ fn d5_a_hardware_error_is_not_inherited_by_the_next_execution() {
     let mut bench = with_errors(&[ErrorKind::EccUncorrectable]);
     let fault = hardware(FIRST, Status::EXEC_HW_ERR_NC_UE);
     assert_fatal(bench.look(), Status::EXEC_HW_ERR_NC_UE, &fault);
-    bench.harvester.begin(0, Some(LIMIT));
+    bench.harvester.begin(0, STAGED, Some(LIMIT));
     bench.complete(FIRST, TICK + 100);
     assert_done(bench.look(), Status::SUCCESS);
 }

@@ -1,7 +1,8 @@
 //! The matcher table of spec `xu.md` section 6, row by row.
 
 use crate::support::{
-    Bench, FIRST, TICK, assert_done, assert_fatal, custom, done, end, host_ns, of_subtype, start,
+    Bench, FIRST, STAGED, TICK, assert_done, assert_fatal, custom, done, end, host_ns, of_subtype,
+    start,
 };
 use xu_abi::record::Subtype;
 use xu_abi::{Engine, Status, StatusRecord};
@@ -110,7 +111,7 @@ fn d5_start_or_end_after_the_end_is_left_for_the_next_execution_and_judged_there
         let mut bench = bench(2, Engine::Pool, END_PENDING, end(TICK));
         bench.post(FIRST, Engine::Pool, record);
         assert_done(bench.look(), Status::SUCCESS);
-        bench.harvester.begin(0, None);
+        bench.harvester.begin(0, STAGED, None);
         let progress = bench.look();
         match fault {
             None => assert_eq!(progress, Progress::Continue),
@@ -150,7 +151,7 @@ fn out_of_bounds_records_are_1006_and_leave_the_unit_usable() {
             bench.end(FIRST, Engine::Pool, TICK);
             assert_done(bench.look(), Status::EXEC_OOB);
             // The next execution does not inherit it.
-            bench.harvester.begin(0, None);
+            bench.harvester.begin(0, STAGED, None);
             bench.complete(FIRST, TICK + 100);
             assert_done(bench.look(), Status::SUCCESS);
         }

@@ -1,7 +1,7 @@
 //! Random records end an execution at most once and never panic; a correct execution ends well however its records
 //! are spread over sweeps.
 
-use crate::support::{Bench, FIRST, LIMIT, SECOND, TICK, end, start};
+use crate::support::{Bench, FIRST, LIMIT, SECOND, STAGED, TICK, end, start};
 use proptest::prelude::*;
 use xu_abi::device::ERROR_NQ;
 use xu_abi::{Engine, Status, StatusRecord};
@@ -104,7 +104,7 @@ proptest! {
                     }
                 }
                 Op::Begin(limited) => {
-                    bench.harvester.begin(now, limited.then_some(LIMIT));
+                    bench.harvester.begin(now, STAGED, limited.then_some(LIMIT));
                     running = true;
                 }
             }
@@ -120,7 +120,7 @@ proptest! {
         let mut bench = Bench::open(2, &tpbs);
         let mut sweeps = sweeps.into_iter();
         for (round, order) in (1u64..).zip(&executions) {
-            bench.harvester.begin(0, Some(LIMIT));
+            bench.harvester.begin(0, STAGED, Some(LIMIT));
             let mut started = [[false; 5]; 2];
             let (last, others) = order.split_last().unwrap();
             let mut post = |bench: &Bench, (tpb, engine): (usize, usize)| {

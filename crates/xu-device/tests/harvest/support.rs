@@ -7,6 +7,8 @@ use xu_abi::device::ERROR_NQ;
 use xu_abi::record::{ErrorKind, Subtype};
 use xu_abi::{Engine, ErrorRecord, Status, StatusRecord, TpbIndex};
 use xu_device::harvest::{Fault, Harvester, Progress, Report};
+use xu_device::map;
+use xu_device::stage::Staged;
 use zerocopy::little_endian::U16;
 use zerocopy::transmute;
 
@@ -16,6 +18,12 @@ pub(crate) const SECOND: TpbIndex = TpbIndex::new(1);
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 /// A device time later than the start of the clock.
 pub(crate) const TICK: u64 = 10_000;
+
+/// Every core passes one barrier first; [`Bench::open`] says that it has.
+pub(crate) const STAGED: Staged = Staged {
+    compute_idx: 0,
+    barriers: [Some(1); 2],
+};
 
 /// One or two cores and their harvester.
 pub(crate) struct Bench {
@@ -31,13 +39,16 @@ impl Bench {
 
     pub(crate) fn begun_with(arch: u8, tpbs: &[TpbIndex]) -> Self {
         let mut bench = Self::open(arch, tpbs);
-        bench.harvester.begin(0, Some(LIMIT));
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
         bench
     }
 
     pub(crate) fn open(arch: u8, tpbs: &[TpbIndex]) -> Self {
         let (scripted, device) = Scripted::new(arch);
         let harvester = Harvester::open(&device, tpbs).unwrap();
+        for tpb in [FIRST, SECOND] {
+            scripted.set_semaphore(tpb, map::COLLECTIVES_BARRIER, 1);
+        }
         scripted.forget();
         Self {
             scripted,
@@ -124,7 +135,7 @@ pub(crate) fn of_subtype(raw: u16) -> StatusRecord {
 
 /// Host time of a device time, by the scripted clock: 1.5 ns a tick.
 pub(crate) fn host_ns(ticks: u64) -> u64 {
-    CLOCK.init_ns + (ticks - CLOCK.init_ticks) * 3 / 2
+    CLOCK.host_ns + (ticks - CLOCK.ticks) * 3 / 2
 }
 
 /// The status of an execution that is over and left its unit usable.

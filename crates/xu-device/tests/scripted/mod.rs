@@ -13,15 +13,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use xu_abi::record::{RECORD_SIZE, ring_bits};
 use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
-use xu_device::{Clock, Device, DeviceError, DmaQueue, Place, Shape, map};
+use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape, map};
 
 /// What fresh memory holds.
 pub(crate) const CANARY: u8 = 0xC5;
 
 /// The clock: 1.5 nanoseconds a tick, from tick 1,000 at 5,000 ns.
 pub(crate) const CLOCK: Clock = Clock {
-    init_ticks: 1_000,
-    init_ns: 5_000,
+    ticks: 1_000,
+    host_ns: 5_000,
     expected_increment: 3.0,
     actual_increment: 2.0,
 };
@@ -41,7 +41,9 @@ pub(crate) enum Call {
     ReadSemaphore(TpbIndex, SemIndex),
     OpenNq(TpbIndex, u8, u64),
     Acknowledge(TpbIndex, u8, u64),
+    Tail(TpbIndex, u8),
     ProbeOverflow(TpbIndex),
+    MemoryErrors(TpbIndex),
     Quiesce(TpbIndex),
 }
 
@@ -61,6 +63,7 @@ struct State {
     reserved: u64,
     semaphores: HashMap<(TpbIndex, SemIndex), i32>,
     overflowed: HashSet<TpbIndex>,
+    memory_errors: MemoryErrors,
     rings: HashMap<(TpbIndex, u8), Ring>,
     dma: HashMap<DmaQueue, (DeviceAddr, DeviceAddr)>,
     endless: Option<(TpbIndex, u8)>,
@@ -350,6 +353,21 @@ impl Device for Scripted {
         let moved = (head / RECORD_SIZE + entries - ring.freed % entries) % entries;
         ring.freed += moved;
         Ok(())
+    }
+
+    fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {
+        let state = self.enter(Call::Tail(tpb, nq))?;
+        let ring = &state.rings[&(tpb, nq)];
+        Ok(ring.written * RECORD_SIZE % ring.bytes)
+    }
+
+    fn memory_errors(&self, tpb: TpbIndex) -> Result<MemoryErrors, DeviceError> {
+        let state = self.enter(Call::MemoryErrors(tpb))?;
+        Ok(state.memory_errors)
+    }
+
+    fn now_ns(&self) -> u64 {
+        CLOCK.host_ns
     }
 
     fn overflow_latched(&self, tpb: TpbIndex) -> Result<bool, DeviceError> {

@@ -185,7 +185,8 @@ fn a_stager_serves_one_or_two_cores() {
 
 #[test]
 fn d1_the_rings_hold_every_outstanding_execution_and_one_more() {
-    for (depth, descriptors) in [(0, 32), (7, 32), (8, 48), (63, 256), (64, 272)] {
+    // Five pairs each: four, and one of a collectives chain.
+    for (depth, descriptors) in [(0, 32), (5, 32), (6, 48), (8, 48), (63, 320), (64, 336)] {
         let (scripted, device) = Scripted::new(2);
         Stager::open(&device, &[FIRST], depth, SkipConfig::Never).unwrap();
         let opened = scripted.log().into_iter().find_map(|call| match call {

@@ -62,6 +62,7 @@ impl Bench {
             },
             sequencer_config: [config; 52],
             table_hash: [tables; 64],
+            collectives: None,
         };
         let program = Program::load(&self.device, tpb, slots, blocks).unwrap();
         self.scripted.forget();
@@ -72,8 +73,8 @@ impl Bench {
     pub(crate) fn execute(&mut self, programs: &[Arc<Program>]) -> Result<u64, DeviceError> {
         let prepared = self.stager.prepare(programs, &TENSORS).unwrap();
         self.scripted.forget();
-        self.stager.commit(programs, &TENSORS, &prepared)?;
-        Ok(prepared.compute_idx)
+        let staged = self.stager.commit(programs, &TENSORS, &prepared)?;
+        Ok(staged.compute_idx)
     }
 
     /// The binding table to which the entry block of `slot` refers.
