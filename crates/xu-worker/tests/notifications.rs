@@ -269,6 +269,7 @@ mod events {
     #[cfg(feature = "test-hooks")]
     #[test]
     fn w2_a_broken_event_is_lost_and_harms_nobody() {
+        use nix::errno::Errno;
         use xu_worker::eventfd::fail_call;
 
         let unit = Unit::new(2);

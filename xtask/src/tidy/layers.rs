@@ -39,8 +39,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "xu-device",
         ours: &["xu-abi"],
-        others: &["parking_lot", "thiserror", "zerocopy"],
-        others_in_tests: &["proptest"],
+        others: &["parking_lot", "serde", "thiserror", "zerocopy"],
+        others_in_tests: &["proptest", "serde_json"],
     },
     Layer {
         name: "xu-model",

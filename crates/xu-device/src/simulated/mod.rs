@@ -32,6 +32,7 @@ mod clock;
 mod compute;
 mod dma;
 mod engine;
+mod fault_plan;
 mod heap;
 pub mod isa;
 mod memory;
@@ -42,6 +43,7 @@ mod sequencer;
 mod tpb;
 
 pub use clock::host_ns;
+pub use fault_plan::{Fault, FaultPlan, Mark, Rule, When};
 
 use crate::device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape};
 use crate::map;
