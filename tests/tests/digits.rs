@@ -106,3 +106,15 @@ fn batch_size_seed_policy_and_skipped_loads_change_nothing() {
         );
     }
 }
+
+#[test]
+fn two_physical_cores_share_every_batch() {
+    for batch in [1, 2, 7, 64] {
+        let predictions = predict(Runtime::builder().tpbs_per_core(2), batch);
+        assert_eq!(
+            format!("{:08x}", crc32fast::hash(&predictions)),
+            expected_crc32(),
+            "batch {batch}"
+        );
+    }
+}

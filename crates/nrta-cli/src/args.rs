@@ -15,6 +15,7 @@ u8 input of the size of an image and gives, among others, one u32 label.
 
 options:
   --cores N      logical cores to use, 1 to 256 (default 2)
+  --tpbs N       physical cores of each logical core, 1 or 2 (default 1)
   --depth N      batches in flight per core, 1 to 4096 (default 8); the compute queue
                  takes 8 executions, so more shows how a full queue is handled
   --batch N      images per request, 1 to 4096 (default 16)
@@ -42,6 +43,7 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     pub(crate) dir: PathBuf,
     pub(crate) cores: u32,
+    pub(crate) tpbs: u32,
     pub(crate) depth: u32,
     pub(crate) batch: u32,
     pub(crate) repeat: u32,
@@ -61,6 +63,7 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
     let mut args = RunArgs {
         dir: PathBuf::new(),
         cores: 2,
+        tpbs: 1,
         depth: 8,
         batch: 16,
         repeat: 100,
@@ -73,6 +76,7 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
             Short('h') | Long("help") => return Ok(Command::Help),
             Short('V') | Long("version") => return Ok(Command::Version),
             Long("cores") => args.cores = number(&mut parser, "--cores", 256)?,
+            Long("tpbs") => args.tpbs = number(&mut parser, "--tpbs", 2)?,
             Long("depth") => args.depth = number(&mut parser, "--depth", 4096)?,
             Long("batch") => args.batch = number(&mut parser, "--batch", 4096)?,
             Long("repeat") => args.repeat = number(&mut parser, "--repeat", 1_000_000)?,

@@ -44,6 +44,7 @@ pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<Ru
     let label_output = dataset.fit(model).map_err(Failure::Input)?;
     let runtime = Runtime::builder()
         .cores(args.cores)
+        .tpbs_per_core(args.tpbs)
         .poll_policy(args.policy)
         .open()
         .map_err(|error| Failure::Run(crate::with_causes(&error)))?;

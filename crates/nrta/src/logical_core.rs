@@ -64,12 +64,14 @@ impl Core {
         if bytes == 0 {
             return Err(Error::EmptyTensor { bytes });
         }
-        let place = Place::Hbm(self.runtime.tpb(self.index));
+        let place = Place::Hbm(self.runtime.tpbs(self.index)[0]);
         let memory = DeviceMemory::allocate(self.runtime.device(), place, bytes, BLOCK_ALIGN)?;
         Ok(Tensor::new(Arc::clone(&self.runtime), self.index, memory))
     }
 
     /// Compiles `model` for `batch` samples per execution and places it in this core's memory.
+    ///
+    /// Where the core has two physical cores, they share the samples of a batch.
     ///
     /// # Errors
     /// [`Error::Load`] when the batch is 0 or does not fit, [`Error::Closed`].
@@ -77,9 +79,9 @@ impl Core {
         self.runtime.check_open()?;
         // CAST: a compute queue holds at most 63 requests.
         let slots = self.compute_unit().limit() as u32;
-        let tpb = self.runtime.tpb(self.index);
-        let program = xu_model::load(self.runtime.device(), tpb, slots, model, batch)?;
-        Ok(LoadedModel::new(self.clone(), model, batch, program))
+        let tpbs = self.runtime.tpbs(self.index);
+        let programs = xu_model::load(self.runtime.device(), tpbs, slots, model, batch)?;
+        Ok(LoadedModel::new(self.clone(), model, batch, programs))
     }
 
     /// # Errors

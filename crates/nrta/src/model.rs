@@ -30,13 +30,13 @@ struct Shared {
 }
 
 impl LoadedModel {
-    pub(crate) fn new(core: Core, model: &Model, batch: u32, program: Program) -> Self {
+    pub(crate) fn new(core: Core, model: &Model, batch: u32, programs: Vec<Program>) -> Self {
         let shared = Shared {
             name: model.name().to_owned(),
             batch,
             inputs: model.inputs().to_vec(),
             outputs: model.outputs().to_vec(),
-            programs: HereOnly::new(Arc::from([Arc::new(program)])),
+            programs: HereOnly::new(programs.into_iter().map(Arc::new).collect()),
         };
         Self {
             core,

@@ -50,6 +50,7 @@ type ComputeTable = Table<Run, Outcome<Execution>>;
 #[derive(Clone, Debug)]
 pub struct Builder {
     cores: u32,
+    tpbs_per_core: u32,
     compute_limit: u64,
     exec_timeout: Option<Duration>,
     poll_policy: PollPolicy,
@@ -63,6 +64,7 @@ impl Default for Builder {
     fn default() -> Self {
         Self {
             cores: 1,
+            tpbs_per_core: 1,
             compute_limit: 8,
             exec_timeout: Some(Duration::from_secs(30)),
             poll_policy: PollPolicy::default(),
@@ -79,6 +81,13 @@ impl Builder {
     #[must_use]
     pub fn cores(mut self, cores: u32) -> Self {
         self.cores = cores;
+        self
+    }
+
+    /// Physical cores of each logical core, 1 or 2; default 1. Two of them run every execution together.
+    #[must_use]
+    pub fn tpbs_per_core(mut self, tpbs: u32) -> Self {
+        self.tpbs_per_core = tpbs;
         self
     }
 
@@ -145,6 +154,7 @@ impl Builder {
     /// [`Error::Machine`].
     pub fn open(self) -> Result<Runtime, Error> {
         check("cores", u64::from(self.cores), MAX_CORES, "1 to 256")?;
+        check("tpbs_per_core", u64::from(self.tpbs_per_core), 2, "1 or 2")?;
         check(
             "compute_limit",
             self.compute_limit,
@@ -162,11 +172,13 @@ impl Builder {
             Some(device) => Arc::clone(device),
             None => self.simulate()?,
         };
+        let on_device = u64::from(device.shape().tpbs);
+        let allowed = "as many as the device has physical cores for";
         check(
             "cores",
             u64::from(self.cores),
-            u64::from(device.shape().tpbs),
-            "the device's cores",
+            on_device / u64::from(self.tpbs_per_core),
+            allowed,
         )?;
         let table = Arc::new(Table::full().map_err(UnitError::from)?);
         let mut cores = Vec::new();
@@ -193,13 +205,13 @@ impl Builder {
 
     fn simulate(&self) -> Result<Arc<dyn Device>, Error> {
         let defaults = MachineConfig::default();
-        // CAST: at most 256, checked by the caller.
-        let tpbs = self.cores as u16;
+        // CAST: at most 512, checked by the caller.
+        let tpbs = (self.cores * self.tpbs_per_core) as u16;
         let hbm_bytes = self.hbm_bytes.unwrap_or(defaults.hbm_bytes);
         // Rings and bounce buffers of a core need a little over half a mebibyte.
         let host_bytes = defaults
             .host_bytes
-            .max(u64::from(self.cores) * HOST_BYTES_PER_CORE);
+            .max(u64::from(tpbs) * HOST_BYTES_PER_CORE);
         let config = MachineConfig {
             tpbs,
             hbm_bytes,
@@ -219,14 +231,20 @@ impl Builder {
         table: &Arc<ComputeTable>,
         core: u32,
     ) -> Result<(CoreUnits, Vec<Box<dyn Runner>>), Error> {
-        // CAST: at most 256 cores.
-        let (vnc, tpb) = (core as u8, TpbIndex::new(core as u16));
+        // CAST: at most 256 cores of two physical ones.
+        let (vnc, first) = (core as u8, (core * self.tpbs_per_core) as u16);
+        let tpbs: Vec<TpbIndex> = (first..)
+            .take(self.tpbs_per_core as usize)
+            .map(TpbIndex::new)
+            .collect();
         let mut runners: Vec<Box<dyn Runner>> = Vec::new();
         // An earlier opening may have left something running: its records must not complete our requests.
-        device.quiesce(tpb)?;
-        let stager = Stager::open(device, &[tpb], self.compute_limit as u32, self.skip_config)?;
+        for tpb in &tpbs {
+            device.quiesce(*tpb)?;
+        }
+        let stager = Stager::open(device, &tpbs, self.compute_limit as u32, self.skip_config)?;
         let distrust = Arc::new(Distrust::default());
-        let engine = ComputeEngine::open(device, &[tpb], self.exec_timeout, Arc::clone(&distrust))?;
+        let engine = ComputeEngine::open(device, &tpbs, self.exec_timeout, Arc::clone(&distrust))?;
         let xu = xu_id(XuType::Compute, 0, vnc)?;
         let options = UnitOptions {
             limit: self.compute_limit,
@@ -243,7 +261,7 @@ impl Builder {
         runners.push(Box::new(runner));
         let mut transfers = Vec::new();
         for queue in 0..XuType::TensorOp.queues() {
-            let queue_of_core = map::transfer_queue(tpb, queue);
+            let queue_of_core = map::transfer_queue(tpbs[0], queue);
             let engine = TransferEngine::new(
                 TransferQueue::open(device, queue_of_core)?,
                 self.exec_timeout,
@@ -259,7 +277,7 @@ impl Builder {
         }
         Ok((
             CoreUnits {
-                tpb,
+                tpbs,
                 compute,
                 transfers,
             },
@@ -397,8 +415,9 @@ impl Inner {
         &self.cores[core as usize]
     }
 
-    pub(crate) fn tpb(&self, core: u32) -> TpbIndex {
-        self.units(core).tpb
+    /// The physical cores of a logical one: one or two. Its tensors lie in the memory of the first.
+    pub(crate) fn tpbs(&self, core: u32) -> &[TpbIndex] {
+        &self.units(core).tpbs
     }
 
     /// Whether this is the process that opened the runtime, and not a child of it.
@@ -432,7 +451,8 @@ impl Inner {
     fn is_quiet(&self) -> bool {
         self.cores
             .iter()
-            .all(|core| self.device.quiesce(core.tpb).is_ok())
+            .flat_map(|core| &core.tpbs)
+            .all(|tpb| self.device.quiesce(*tpb).is_ok())
     }
 }
 
@@ -465,7 +485,7 @@ impl fmt::Debug for Inner {
 /// The submitting halves of a core's units.
 #[derive(Debug)]
 pub(crate) struct CoreUnits {
-    tpb: TpbIndex,
+    tpbs: Vec<TpbIndex>,
     compute: Unit<ComputeStage>,
     /// One per tensor-op queue.
     transfers: Vec<Unit<TransferStage>>,

@@ -1,4 +1,4 @@
-//! Lower a model to one instruction stream per engine, and place it on a core of the simulated machine.
+//! Lower a model to one instruction stream per engine, and place it on the cores of the simulated machine.
 //!
 //! Called by `nrta` when a model is loaded. Each layer becomes one instruction on the engine that its
 //! operation belongs to, in the order of the manifest.
@@ -17,6 +17,7 @@
 
 use crate::model::{Layer, Model, Op};
 use crate::tensor::{DType, ValueId, WeightId};
+use core::ops::Range;
 use std::sync::Arc;
 use xu_abi::{DeviceAddr, Engine, SemIndex, TpbIndex};
 use xu_device::memory::DeviceMemory;
@@ -61,52 +62,49 @@ pub enum LoadError {
     },
 }
 
-/// Compiles `model` for `batch` samples per execution and places it on `tpb`, ready for `slots` outstanding
-/// executions. Tensors are bound in the order inputs, then outputs.
+/// Compiles `model` for `batch` samples per execution and places a part on each of `tpbs`, ready for `slots`
+/// outstanding executions. Tensors are bound in the order inputs, then outputs.
+///
+/// The cores share the batch: each computes consecutive samples, the first ones one more where the batch cannot be divided. A core
+/// for which none is left does nothing but start and end.
 ///
 /// # Errors
-/// [`LoadError`].
+/// [`LoadError`]; nothing remains on any core.
 pub fn load(
     device: &Arc<dyn Device>,
-    tpb: TpbIndex,
+    tpbs: &[TpbIndex],
     slots: u32,
     model: &Model,
     batch: u32,
-) -> Result<Program, LoadError> {
+) -> Result<Vec<Program>, LoadError> {
     if batch == 0 || batch > MAX_BATCH {
         return Err(LoadError::Batch { batch });
     }
+    let too_large = || LoadError::TooLarge {
+        model: model.name().to_owned(),
+        batch,
+    };
     let refused = |source| LoadError::Device {
         model: model.name().to_owned(),
         batch,
         source,
     };
-    let plan = Plan::new(model, batch).ok_or_else(|| LoadError::TooLarge {
-        model: model.name().to_owned(),
-        batch,
-    })?;
-    let place = Place::Hbm(tpb);
-    let arena =
-        DeviceMemory::allocate(device, place, plan.arena_bytes, BLOCK_ALIGN).map_err(refused)?;
-    for (weight, offset) in model.weights().iter().zip(&plan.weights) {
-        arena
-            .write(*offset, bytemuck::cast_slice(weight.data()))
-            .map_err(refused)?;
-    }
-    let bodies = plan.assemble(arena.addr());
-    // CAST: a model has at most MAX_TENSORS inputs and outputs.
-    let bindings = (model.inputs().len() + model.outputs().len()) as u16;
-    let blocks = Blocks {
-        sequencer_config: sequencer_config(&bodies, bindings),
-        table_hash: tables(&bodies),
-        bodies,
-        arena,
-        bindings,
-        entry_bytes: ENTRY_BYTES,
-        entry: entry_block,
-        collectives: None,
+    let place = |(tpb, samples): (&TpbIndex, Range<u32>)| {
+        let part = Part::new(model, samples).ok_or_else(too_large)?;
+        part.place(device, *tpb, slots).map_err(refused)
     };
-    Program::load(device, tpb, slots, blocks).map_err(refused)
+    tpbs.iter()
+        .zip(shares(batch, tpbs.len()))
+        .map(place)
+        .collect()
+}
+
+/// Consecutive ranges of `batch` samples, `cores` of them, as even as can be.
+fn shares(batch: u32, cores: usize) -> impl Iterator<Item = Range<u32>> {
+    // CAST: a logical core has few physical ones. No core has no ranges.
+    let cores = cores as u32;
+    let start = move |core: u32| core * (batch / cores) + core.min(batch % cores);
+    (0..cores).map(move |core| start(core)..start(core + 1))
 }
 
 /// What the sequencer is told about a program: the length of each body, and the number of bound tensors.
@@ -138,10 +136,10 @@ fn entry_block(engine: Engine, entry: Entry) -> Vec<u8> {
     [bind.as_bytes(), jump.as_bytes()].concat()
 }
 
-/// Where everything lies in the arena.
-struct Plan<'a> {
+/// One core's part of a model: which samples, and where everything lies in the arena.
+struct Part<'a> {
     model: &'a Model,
-    batch: u32,
+    samples: Range<u32>,
     arena_bytes: u64,
     /// Offset of each weight.
     weights: Vec<u64>,
@@ -151,13 +149,19 @@ struct Plan<'a> {
 
 #[derive(Clone, Copy)]
 enum Home {
-    Arena { offset: u64 },
-    Bound { index: u16 },
+    Arena {
+        offset: u64,
+    },
+    /// In a bound tensor, from this byte on.
+    Bound {
+        index: u16,
+        offset: u64,
+    },
 }
 
-impl<'a> Plan<'a> {
+impl<'a> Part<'a> {
     /// `None` when the sizes overflow.
-    fn new(model: &'a Model, batch: u32) -> Option<Self> {
+    fn new(model: &'a Model, samples: Range<u32>) -> Option<Self> {
         let mut arena_bytes = 0u64;
         let mut reserve = |bytes: u64| {
             let offset = arena_bytes;
@@ -175,17 +179,17 @@ impl<'a> Plan<'a> {
             .collect();
         let mut values = Vec::with_capacity(model.values().len());
         for (index, value) in model.values().iter().enumerate() {
+            let bytes_of =
+                |samples: u32| (value.bytes_per_sample() as u64).checked_mul(u64::from(samples));
             let home = match bound.iter().position(|id| id.index() == index) {
-                // CAST: see `load`.
+                // CAST: see `place`.
                 Some(binding) => Home::Bound {
                     index: binding as u16,
+                    offset: bytes_of(samples.start)?,
                 },
-                None => {
-                    let bytes = (value.bytes_per_sample() as u64).checked_mul(u64::from(batch))?;
-                    Home::Arena {
-                        offset: reserve(bytes)?,
-                    }
-                }
+                None => Home::Arena {
+                    offset: reserve(bytes_of(samples.end - samples.start)?)?,
+                },
             };
             values.push(home);
         }
@@ -193,16 +197,45 @@ impl<'a> Plan<'a> {
         let arena_bytes = arena_bytes.max(BLOCK_ALIGN);
         Some(Self {
             model,
-            batch,
+            samples,
             arena_bytes,
             weights,
             values,
         })
     }
 
+    fn place(
+        &self,
+        device: &Arc<dyn Device>,
+        tpb: TpbIndex,
+        slots: u32,
+    ) -> Result<Program, DeviceError> {
+        let place = Place::Hbm(tpb);
+        let arena = DeviceMemory::allocate(device, place, self.arena_bytes, BLOCK_ALIGN)?;
+        for (weight, offset) in self.model.weights().iter().zip(&self.weights) {
+            arena.write(*offset, bytemuck::cast_slice(weight.data()))?;
+        }
+        let bodies = self.assemble(arena.addr());
+        // CAST: a model has at most MAX_TENSORS inputs and outputs.
+        let bindings = (self.model.inputs().len() + self.model.outputs().len()) as u16;
+        let blocks = Blocks {
+            sequencer_config: sequencer_config(&bodies, bindings),
+            table_hash: tables(&bodies),
+            bodies,
+            arena,
+            bindings,
+            entry_bytes: ENTRY_BYTES,
+            entry: entry_block,
+            collectives: None,
+        };
+        Program::load(device, tpb, slots, blocks)
+    }
+
     fn assemble(&self, base: DeviceAddr) -> [Vec<u8>; 5] {
         let mut streams = Streams::new(self.model.values().len());
-        for layer in self.model.layers() {
+        // A matrix without rows is illegal, so a core without samples has no layers.
+        let layers = self.model.layers();
+        for layer in layers.filter(|_| !self.samples.is_empty()) {
             let engine = engine_of(layer.op());
             for input in layer.inputs() {
                 streams.await_value(engine, *input);
@@ -225,16 +258,13 @@ impl<'a> Plan<'a> {
             source.width() as u32,
             self.model.value(layer.output()).width() as u32,
         );
+        let rows = self.samples.end - self.samples.start;
         let instruction = |opcode| Instruction::new(engine, opcode);
         // Reductions are described by what they read, everything else by what it writes.
-        let same = |opcode, b| {
-            instruction(opcode)
-                .shape(self.batch, cols)
-                .operands(a, b, out)
-        };
+        let same = |opcode, b| instruction(opcode).shape(rows, cols).operands(a, b, out);
         let reduce = |opcode| {
             instruction(opcode)
-                .shape(self.batch, inner)
+                .shape(rows, inner)
                 .operands(a, none, out)
         };
         match layer.op() {
@@ -261,7 +291,7 @@ impl<'a> Plan<'a> {
     fn operand(&self, home: Home, base: DeviceAddr) -> Operand {
         match home {
             Home::Arena { offset: at } => Operand::Address(offset(base, at)),
-            Home::Bound { index } => Operand::Bound { index, offset: 0 },
+            Home::Bound { index, offset } => Operand::Bound { index, offset },
         }
     }
 }
@@ -396,6 +426,15 @@ mod tests {
     fn body(engine: Engine, opcodes: &[Opcode]) -> Vec<u8> {
         let encode = |opcode: &Opcode| Instruction::new(engine, *opcode).as_bytes().to_vec();
         opcodes.iter().flat_map(encode).collect()
+    }
+
+    #[test]
+    fn cores_share_a_batch() {
+        let shared = |batch, cores| shares(batch, cores).collect::<Vec<_>>();
+        assert_eq!(shared(5, 2), [0..3, 3..5]);
+        assert_eq!(shared(1, 2), [0..1, 1..1]);
+        assert_eq!(shared(7, 1), [0..7]);
+        assert_eq!(shared(7, 0), []);
     }
 
     #[test]
