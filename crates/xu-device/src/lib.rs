@@ -41,6 +41,7 @@
 //! | [`stage`] | arm and fire one execution | `xu.md` 5 |
 //! | [`nq`] | read a notification queue | `xu.md` 6 |
 //! | [`harvest`] | from records to a status | `xu.md` 6 |
+//! | [`metrics`] | counters of finished executions | `xu.md` 7 |
 //! | [`transfer`] | move tensor bytes over DMA | `driver.md` 6 |
 //! | [`simulated`] | the machine | - |
 #![forbid(unsafe_code)]
@@ -49,6 +50,7 @@ pub mod device;
 pub mod harvest;
 pub mod map;
 pub mod memory;
+pub mod metrics;
 pub mod nq;
 pub mod program;
 pub mod ring;
