@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use xu_abi::metric::{CoreCounter, ErrorFlag};
@@ -344,17 +345,20 @@ fn d2_readers_see_no_torn_value_and_sums_never_go_back() {
 /// A submitter may count what was refused while the worker counts what has finished.
 #[test]
 fn two_threads_that_count_on_one_core_lose_nothing() {
+    const EACH: u64 = 200_000;
     let metrics = Metrics::new(1);
+    let start = Barrier::new(2);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                for _ in 0..10_000 {
+                start.wait();
+                for _ in 0..EACH {
                     metrics.record(CORE, &finished(7)).unwrap();
                 }
             });
         }
     });
-    assert_eq!(moved(&metrics, CORE), BTreeMap::from([(6, 20_000)]));
+    assert_eq!(moved(&metrics, CORE), BTreeMap::from([(6, 2 * EACH)]));
 }
 
 /// The counters of a core as the specification's tables have them.
