@@ -14,8 +14,12 @@
 //! Spec `xu.md` section 5: `addr = base_pa + align_offset + block_offset` per engine, where the block offset
 //! selects the slot's entry.
 
+mod collectives;
+
+pub(crate) use collectives::CollectivesChain;
+pub use collectives::Membership;
+
 use crate::device::{Device, DeviceError, Place};
-use crate::map;
 use crate::memory::DeviceMemory;
 use crate::stage;
 use std::sync::Arc;
@@ -48,73 +52,6 @@ pub struct Blocks {
     pub table_hash: [u8; 64],
     /// The model's part in a collective, when it has one.
     pub collectives: Option<Membership>,
-}
-
-/// A model's part in a collective: the sequencer holds the model back until every rank of the group has switched
-/// to its model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Membership {
-    /// Which group; unique on the device.
-    pub group: u32,
-    /// Which of its ranks, from 0.
-    pub rank: u32,
-    /// How many ranks it has.
-    pub ranks: u32,
-}
-
-impl Membership {
-    /// Size of the context block, bytes.
-    pub const CONTEXT_BYTES: u32 = 64;
-
-    /// The context block that the sequencer reads: group, rank, ranks, then zeroes; little-endian words.
-    #[must_use]
-    pub fn context(self) -> [u8; Self::CONTEXT_BYTES as usize] {
-        let mut block = [0; Self::CONTEXT_BYTES as usize];
-        for (place, word) in block
-            .chunks_exact_mut(4)
-            .zip([self.group, self.rank, self.ranks])
-        {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        block
-    }
-}
-
-/// The descriptor pairs that prepare a core for a model's collectives: built when the model is loaded, staged on
-/// each switch to it.
-#[derive(Debug)]
-pub(crate) struct CollectivesChain {
-    memory: DeviceMemory,
-    /// Source, destination, length.
-    pub(crate) copies: [(DeviceAddr, DeviceAddr, u32); CollectivesChain::PAIRS as usize],
-}
-
-impl CollectivesChain {
-    /// Number of descriptor pairs.
-    pub(crate) const PAIRS: u32 = 1;
-    const INCREMENT: u64 = Membership::CONTEXT_BYTES as u64;
-
-    fn build(
-        device: &Arc<dyn Device>,
-        tpb: TpbIndex,
-        membership: Membership,
-        pairs_in_all: u32,
-    ) -> Result<Self, DeviceError> {
-        let bytes = Self::INCREMENT + BLOCK_ALIGN;
-        let memory = DeviceMemory::allocate(device, Place::Hbm(tpb), bytes, BLOCK_ALIGN)?;
-        memory.write(0, &membership.context())?;
-        memory.write(Self::INCREMENT, &pairs_in_all.to_le_bytes())?;
-        let context = map::collectives_context(tpb);
-        Ok(Self {
-            copies: [(memory.addr(), context, Membership::CONTEXT_BYTES)],
-            memory,
-        })
-    }
-
-    /// Where the number lies that an execution with this chain adds to both tails.
-    pub(crate) fn increment(&self) -> DeviceAddr {
-        self.memory.at(Self::INCREMENT)
-    }
 }
 
 /// What an entry block needs to know.
@@ -167,8 +104,9 @@ impl Program {
     /// Places `blocks` on `tpb` with room for `slots` outstanding executions.
     ///
     /// # Errors
-    /// [`DeviceError::BadArgument`] when there is nothing to place; as [`Device::allocate`] and
-    /// [`Device::write`]. On failure everything is returned.
+    /// [`DeviceError::BadArgument`] when there are no slots, when entries and tables do not fit the address space, or when
+    /// an entry block is longer than it said; as [`Device::allocate`] and [`Device::write`].
+    /// On failure everything is returned.
     pub fn load(
         device: &Arc<dyn Device>,
         tpb: TpbIndex,
@@ -183,11 +121,17 @@ impl Program {
             });
         }
         let (bodies, addrs) = place_bodies(device, tpb, &blocks.bodies)?;
-        let hbm = |bytes: u64| DeviceMemory::allocate(device, Place::Hbm(tpb), bytes, BLOCK_ALIGN);
-        let entries = hbm(u64::from(slots) * 5 * blocks.entry_bytes)?;
-        let table_bytes = u64::from(blocks.bindings.max(1)) * BINDING;
-        let tables = hbm(u64::from(slots) * table_bytes)?;
-        let requests = hbm(u64::from(slots) * REQUEST_STRIDE)?;
+        let for_each_slot = |bytes: u64| match u64::from(slots).checked_mul(bytes) {
+            Some(bytes) => DeviceMemory::allocate(device, Place::Hbm(tpb), bytes, BLOCK_ALIGN),
+            None => Err(DeviceError::BadArgument {
+                what: "bytes of each slot",
+                value: bytes,
+                allowed: "less than 2^64 bytes in all slots",
+            }),
+        };
+        let entries = for_each_slot(blocks.entry_bytes.saturating_mul(5))?;
+        let tables = for_each_slot(u64::from(blocks.bindings.max(1)) * BINDING)?;
+        let requests = for_each_slot(REQUEST_STRIDE)?;
         let pairs = stage::PAIRS_PER_EXECUTION + CollectivesChain::PAIRS;
         let chain = |member| CollectivesChain::build(device, tpb, member, pairs);
         let collectives = blocks.collectives.map(chain).transpose()?;
@@ -206,22 +150,32 @@ impl Program {
             collectives,
             staged: AtomicU64::new(0),
         };
-        for slot in 0..slots {
-            for engine in Engine::ALL {
-                let table = program.table(slot);
-                let block = (blocks.entry)(
-                    engine,
-                    Entry {
-                        table,
-                        body: addrs[engine.index()],
-                    },
-                );
-                program
-                    .entries
-                    .write(program.entry_offset(slot, engine), &block)?;
+        program.write_entries(blocks.entry, addrs)?;
+        Ok(program)
+    }
+
+    fn write_entries(
+        &self,
+        encode: fn(Engine, Entry) -> Vec<u8>,
+        bodies: [DeviceAddr; 5],
+    ) -> Result<(), DeviceError> {
+        for slot in 0..self.slots {
+            let table = self.table(slot);
+            for (engine, body) in Engine::ALL.into_iter().zip(bodies) {
+                let block = encode(engine, Entry { table, body });
+                // A longer one would lie over the next one.
+                if block.len() as u64 > self.entry_bytes {
+                    return Err(DeviceError::BadArgument {
+                        what: "length of an entry block",
+                        value: block.len() as u64,
+                        allowed: "at most what the program says",
+                    });
+                }
+                let offset = self.entry_offset(slot, engine);
+                self.entries.write(offset, &block)?;
             }
         }
-        Ok(program)
+        Ok(())
     }
 
     /// The model's id.

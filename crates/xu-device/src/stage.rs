@@ -1,40 +1,33 @@
 //! Arm and fire: put one execution before the device.
 //!
 //! Called by the compute engine under the unit's submit lock.
-//! [`Stager::prepare`] checks and builds and can be abandoned; from the first byte of [`Stager::commit`] on
-//! the device may know, and a failure is fatal for the unit.
-//! All cores are armed before the first doorbell rings. Rules: spec `xu.md` section 5.
+//! [`Stager::prepare`] checks and builds and can be abandoned; [`Stager::commit`] crosses the line, and a failure from
+//! there on is fatal for the unit. All cores are armed before the first doorbell rings. Rules: spec `xu.md` section 5.
 //!
 //! ```text
 //!  prepare:  check bindings, choose slot, build request          undoable
-//!  ------------------------------------------------------------- the line
+//!  ------------------------------------------------------------- the line: `arm_all` in `commit`
 //!  arm:      binding table, 52-byte body, 4-byte trailer         into device memory
 //!            (a) request -> sequencer memory, 52 bytes           descriptor pair
 //!            (b) event poke, 4 bytes                             descriptor pair
+//!            (-) collectives context, on a switch, first core    descriptor pair of the model's chain
 //!            (c) tail increment, 4 bytes, Tx and Rx              two pairs: the publish
 //!  fire:     INFERENCE_START + 1                                 the doorbell
 //! ```
 
-use crate::device::{Device, DeviceError, Place};
+mod hw_queue;
+
+pub(crate) use hw_queue::PAIRS_PER_EXECUTION;
+
+use crate::device::{Device, DeviceError};
 use crate::map;
-use crate::memory::DeviceMemory;
-use crate::program::{CollectivesChain, ModelHandle, Program};
-use crate::ring::DescriptorRing;
+use crate::program::Program;
+use hw_queue::{CoreRequest, HwQueue};
 use std::sync::Arc;
-use xu_abi::{DeviceAddr, Engine, ExecRequest, RequestBuffer, TpbIndex};
-use zerocopy::IntoBytes;
-use zerocopy::little_endian::U32;
+use xu_abi::{DeviceAddr, TpbIndex};
 
 /// Most physical cores of one logical core.
 pub const MAX_TPBS: usize = 2;
-
-/// Descriptor pairs of one execution: request copy, event poke, two tail increments.
-pub(crate) const PAIRS_PER_EXECUTION: u32 = 4;
-const REQUEST_BYTES: u32 = size_of::<ExecRequest>() as u32;
-const WORD: u32 = 4;
-/// Offsets of the two constants that pokes copy from.
-const EVENT_VALUE: u64 = 0;
-const INCREMENT_VALUE: u64 = 4;
 
 /// Whether a request may tell the sequencer to keep what it has loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,15 +67,6 @@ pub struct Prepared {
     cores: [Option<CoreRequest>; MAX_TPBS],
 }
 
-/// What one core will be told.
-#[derive(Clone, Copy, Debug)]
-struct CoreRequest {
-    slot: u32,
-    request: ExecRequest,
-    /// Whether the model's collectives chain goes with it.
-    with_chain: bool,
-}
-
 /// An execution that the device knows of: what the harvester must know about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Staged {
@@ -100,18 +84,6 @@ pub struct Stager {
     queues: Vec<HwQueue>,
     skip: SkipConfig,
     next_compute_idx: u64,
-}
-
-#[derive(Debug)]
-struct HwQueue {
-    tpb: TpbIndex,
-    ring: DescriptorRing,
-    constants: DeviceMemory,
-    last_model: Option<ModelHandle>,
-    /// Barriers that were staged on this core.
-    barriers: u32,
-    loaded_config: Option<[u8; 52]>,
-    loaded_tables: Option<[u8; 64]>,
 }
 
 impl Stager {
@@ -149,8 +121,7 @@ impl Stager {
     /// Called when an execution did not succeed: what the sequencer has loaded is unknown then.
     pub fn forget_loaded(&mut self) {
         for queue in &mut self.queues {
-            queue.loaded_config = None;
-            queue.loaded_tables = None;
+            queue.forget_loaded();
         }
     }
 
@@ -186,6 +157,12 @@ impl Stager {
 
     /// Arms every core, then rings every doorbell.
     ///
+    /// `programs` and `tensors` are those that `prepared` was built from, and nothing was committed in between.
+    ///
+    /// One line separates "undoable" from "the device may know": the call of `arm_all` in this function. Its first write
+    /// is the first byte of the execution that the device can see. Everything that can refuse an execution stands before
+    /// it, in [`Stager::prepare`]; nothing behind it refuses anything.
+    ///
     /// # Errors
     /// Any error is fatal for the unit: the device may know part of the execution.
     pub fn commit(
@@ -194,105 +171,39 @@ impl Stager {
         tensors: &[DeviceAddr],
         prepared: &Prepared,
     ) -> Result<Staged, DeviceError> {
-        let mut staged = Staged {
-            compute_idx: self.next_compute_idx,
-            ..Staged::default()
-        };
-        let requests = prepared.cores.iter().flatten();
-        let cores = self.queues.iter_mut().zip(programs).zip(requests);
-        for (((queue, program), request), barrier) in cores.zip(&mut staged.barriers) {
-            *barrier = queue.arm(program, tensors, request)?;
-        }
-        for queue in &self.queues {
-            self.device
-                .increment_semaphore(queue.tpb, map::INFERENCE_START)?;
-        }
+        // ---- the line: from here on the device may know --------------------------------------------------------
+        let barriers = self.arm_all(programs, tensors, prepared)?;
+        self.fire_all()?;
+        let compute_idx = self.next_compute_idx;
         self.next_compute_idx += 1;
-        Ok(staged)
-    }
-}
-
-impl HwQueue {
-    fn open(device: &Arc<dyn Device>, tpb: TpbIndex, depth: u32) -> Result<Self, DeviceError> {
-        let pairs = depth
-            .saturating_add(1)
-            .saturating_mul(PAIRS_PER_EXECUTION + CollectivesChain::PAIRS);
-        let ring = DescriptorRing::open(device, map::model_exec_queue(tpb), pairs)?;
-        let constants = DeviceMemory::allocate(device, Place::Host, 64, 64)?;
-        constants.write(EVENT_VALUE, &1u32.to_le_bytes())?;
-        constants.write(INCREMENT_VALUE, &PAIRS_PER_EXECUTION.to_le_bytes())?;
-        Ok(Self {
-            tpb,
-            ring,
-            constants,
-            last_model: None,
-            barriers: 0,
-            loaded_config: None,
-            loaded_tables: None,
+        Ok(Staged {
+            compute_idx,
+            barriers,
         })
     }
 
-    fn build(&self, program: &Program, skip: SkipConfig, is_first: bool) -> CoreRequest {
-        let slot = program.next_slot();
-        let switch = self.last_model != Some(program.handle());
-        let keep = skip == SkipConfig::WhenEqual;
-        let keep_config = keep && self.loaded_config.as_ref() == Some(program.sequencer_config());
-        let keep_tables = keep && self.loaded_tables.as_ref() == Some(program.table_hash());
-        let mut request = ExecRequest {
-            do_model_switch: U32::new(u32::from(switch)),
-            reload_seq_config: U32::new(u32::from(!keep_config)),
-            load_act_dve_tables: U32::new(u32::from(!keep_tables)),
-            ..ExecRequest::default()
-        };
-        for engine in Engine::ALL {
-            request.set_engine_address(engine, program.entry(slot, engine));
+    /// Writes the execution of every core; returns which barrier each waits for.
+    fn arm_all(
+        &mut self,
+        programs: &[Arc<Program>],
+        tensors: &[DeviceAddr],
+        prepared: &Prepared,
+    ) -> Result<[Option<u32>; MAX_TPBS], DeviceError> {
+        let mut barriers = [None; MAX_TPBS];
+        let requests = prepared.cores.iter().flatten();
+        let cores = self.queues.iter_mut().zip(programs).zip(requests);
+        for (((queue, program), request), barrier) in cores.zip(&mut barriers) {
+            *barrier = queue.arm(program, tensors, request)?;
         }
-        CoreRequest {
-            slot,
-            request,
-            with_chain: switch && is_first && program.collectives().is_some(),
-        }
+        Ok(barriers)
     }
 
-    /// Writes the execution and publishes it; returns which barrier it waits for, if any.
-    fn arm(
-        &mut self,
-        program: &Program,
-        tensors: &[DeviceAddr],
-        core: &CoreRequest,
-    ) -> Result<Option<u32>, DeviceError> {
-        let buffer = program.request(core.slot);
-        let chain = program.collectives().filter(|_| core.with_chain);
-        let chained = chain.map_or(0, |_| CollectivesChain::PAIRS);
-        program.take_slot();
-        program.write_bindings(core.slot, tensors)?;
-        program.write_request(core.slot, 0, core.request.as_bytes())?;
-        let trailer = chained.to_le_bytes();
-        program.write_request(core.slot, RequestBuffer::TRAILER_OFFSET, &trailer)?;
-
-        let event = map::event_register(self.tpb, map::REQUEST_LOADED);
-        let (tx_tail, rx_tail) = (
-            map::tx_tail_increment(self.tpb),
-            map::rx_tail_increment(self.tpb),
-        );
-        self.ring
-            .push(buffer, map::sequencer_memory(self.tpb), REQUEST_BYTES)?;
-        self.ring
-            .push(self.constants.at(EVENT_VALUE), event, WORD)?;
-        let mut increment = self.constants.at(INCREMENT_VALUE);
-        if let Some(chain) = chain {
-            for (from, to, len) in chain.copies {
-                self.ring.push(from, to, len)?;
-            }
-            increment = chain.increment();
-            self.barriers = self.barriers.wrapping_add(1);
+    /// Rings every doorbell.
+    fn fire_all(&self) -> Result<(), DeviceError> {
+        for queue in &self.queues {
+            self.device
+                .increment_semaphore(queue.tpb(), map::INFERENCE_START)?;
         }
-        self.ring.push(increment, tx_tail, WORD)?;
-        self.ring.push(increment, rx_tail, WORD)?;
-
-        self.last_model = Some(program.handle());
-        self.loaded_config = Some(*program.sequencer_config());
-        self.loaded_tables = Some(*program.table_hash());
-        Ok(chain.map(|_| self.barriers))
+        Ok(())
     }
 }

@@ -165,6 +165,11 @@ impl Scripted {
         self.state().next_ring = Some(base);
     }
 
+    /// Leaves so much of the address space unused before the next block.
+    pub(crate) fn skip_addresses(&self, bytes: u64) {
+        self.state().reserved += bytes;
+    }
+
     /// From now on calls fail as `script` says; a call that fails has no effect.
     pub(crate) fn fail(&self, script: impl FnMut(&Call) -> Option<DeviceError> + Send + 'static) {
         self.state().script = Some(Box::new(script));

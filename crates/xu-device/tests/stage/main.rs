@@ -5,10 +5,18 @@
 //! | `support` | a stager, its programs, and a reading of the log |
 //! | `order` | arm and fire at the seam, and failing in between |
 //! | `request` | what a request says: addresses, flags, slots, indices |
+//! | `skip` | what a request lets the sequencer keep |
+//! | `chain` | the collectives chain, and the barriers it brings |
+//! | `doorbell` | what the device finds when the doorbell rings |
+//! | `load` | placing programs and opening queues, whole or not at all |
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
+mod chain;
+mod doorbell;
+mod load;
 mod order;
 mod request;
 #[path = "../scripted/mod.rs"]
 mod scripted;
+mod skip;
 mod support;

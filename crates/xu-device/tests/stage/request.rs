@@ -1,36 +1,10 @@
-//! What a request says: engine addresses, flags, slots, ring ids and indices; and what is refused.
+//! What a request says: engine addresses, slots, ring ids and indices; and what is refused.
 
 use crate::scripted::{Call, Scripted};
 use crate::support::{Bench, ENTRY_BYTES, FIRST, SECOND, TENSORS, at};
-use std::sync::Arc;
 use xu_abi::{DeviceAddr, Engine, TpbIndex};
 use xu_device::DeviceError;
-use xu_device::program::Program;
 use xu_device::stage::{PrepareError, SkipConfig, Stager};
-
-/// The three flags of the request that lies in `slot`: model switch, configuration, tables.
-fn flags(bench: &Bench, program: &Program, slot: u32) -> [u32; 3] {
-    let request = bench.request(program, slot);
-    [
-        request.do_model_switch.get(),
-        request.reload_seq_config.get(),
-        request.load_act_dve_tables.get(),
-    ]
-}
-
-/// Runs `programs` by index one after the other on one core and returns the flags of each execution.
-fn flags_of(skip: SkipConfig, models: &[(u8, u8)], order: &[usize]) -> Vec<[u32; 3]> {
-    let mut bench = Bench::open(&[FIRST], skip);
-    let programs: Vec<Arc<Program>> = models
-        .iter()
-        .map(|(config, tables)| bench.program(FIRST, 1, *config, *tables))
-        .collect();
-    let run = |index: &usize| {
-        bench.execute(&programs[*index..*index + 1]).unwrap();
-        flags(&bench, &programs[*index], 0)
-    };
-    order.iter().map(run).collect()
-}
 
 #[test]
 fn engine_addresses_are_the_entries_of_the_slot() {
@@ -52,50 +26,45 @@ fn engine_addresses_are_the_entries_of_the_slot() {
     }
 }
 
+/// Entries that lie around the end of a 4 GiB page: low halves wrap, and the high halves carry.
 #[test]
-fn the_model_switch_is_set_when_the_previous_execution_ran_another_model() {
-    for skip in [SkipConfig::Never, SkipConfig::WhenEqual] {
-        let flags = flags_of(skip, &[(1, 1), (1, 1)], &[0, 0, 1, 1, 0, 1]);
-        let switches: Vec<u32> = flags.iter().map(|flags| flags[0]).collect();
-        assert_eq!(switches, [1, 0, 1, 0, 1, 1]);
+fn halves_of_engine_addresses_carry_at_every_4_gib() {
+    const PAGE: u64 = 1 << 32;
+    let mut carries = 0;
+    for before_the_end in [64, 128, 320, 960, 4_096, 9_536] {
+        let mut bench = Bench::open(&[FIRST], SkipConfig::Never);
+        let load = |bench: &Bench| bench.program(FIRST, 30, 1, 1);
+        let [one, two] = [0; 2].map(|_| load(&bench).entry(0, Engine::Pe).get());
+        let next = two + (two - one);
+        bench
+            .scripted
+            .skip_addresses(PAGE - next % PAGE - before_the_end);
+        let programs = [load(&bench)];
+        let base = programs[0].entry(0, Engine::Pe).get();
+        for slot in 0..30u64 {
+            bench.execute(&programs).unwrap();
+            // CAST: less than 30.
+            let at = programs[0].request(slot as u32);
+            let words: Vec<u32> = bench
+                .scripted
+                .peek(at, 52)
+                .chunks(4)
+                .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+                .collect();
+            for engine in 0..5 {
+                let address = base + (5 * slot + engine as u64) * ENTRY_BYTES;
+                let halves = [words[1 + engine], words[6 + engine]].map(u64::from);
+                assert_eq!(halves, [address % PAGE, address / PAGE], "{address:#x}");
+                let owner = bench.scripted.peek(DeviceAddr::new(address), 8);
+                assert_eq!(owner, (engine as u64).to_le_bytes());
+                carries += u32::from(address / PAGE != base / PAGE);
+            }
+        }
     }
-}
-
-#[test]
-fn configuration_and_tables_are_loaded_every_time_unless_skipping_is_on() {
-    let flags = flags_of(SkipConfig::Never, &[(1, 1), (2, 2)], &[0, 0, 1, 0]);
-    assert!(flags.iter().all(|flags| flags[1..] == [1, 1]), "{flags:?}");
-}
-
-#[test]
-fn configuration_and_tables_are_skipped_each_by_itself_when_equal_to_what_is_loaded() {
-    let models = [(1, 1), (1, 2), (3, 2), (3, 2)];
-    let flags = flags_of(SkipConfig::WhenEqual, &models, &[0, 0, 1, 2, 3, 0, 2, 2]);
-    let loads: Vec<[u32; 2]> = flags.iter().map(|flags| [flags[1], flags[2]]).collect();
-    let expected = [
-        [1, 1],
-        [0, 0],
-        [0, 1],
-        [1, 0],
-        // Another model with the same contents: a switch, and nothing to load.
-        [0, 0],
-        [1, 1],
-        [1, 1],
-        [0, 0],
-    ];
-    assert_eq!(loads, expected);
-}
-
-#[test]
-fn what_one_core_has_loaded_says_nothing_about_the_other() {
-    let mut bench = Bench::open(&[FIRST, SECOND], SkipConfig::WhenEqual);
-    let load = |tpb, config| bench.program(tpb, 1, config, config);
-    let one = [load(FIRST, 1), load(SECOND, 2)];
-    let two = [load(FIRST, 2), load(SECOND, 2)];
-    bench.execute(&one).unwrap();
-    bench.execute(&two).unwrap();
-    assert_eq!(flags(&bench, &two[0], 0), [1, 1, 1]);
-    assert_eq!(flags(&bench, &two[1], 0), [1, 0, 0]);
+    assert!(
+        carries > 600,
+        "only {carries} entries lay behind the end of a page"
+    );
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use xu_abi::descriptor::{DESCRIPTOR_SIZE, Descriptor};
 use xu_abi::{DeviceAddr, Engine, ExecRequest, TpbIndex};
 use xu_device::memory::DeviceMemory;
-use xu_device::program::{Blocks, Entry, Program};
-use xu_device::stage::{SkipConfig, Stager};
+use xu_device::program::{Blocks, Entry, Membership, Program};
+use xu_device::stage::{SkipConfig, Staged, Stager};
 use xu_device::{Device, DeviceError, Place, map};
 use zerocopy::transmute;
 
@@ -21,6 +21,56 @@ pub(crate) struct Bench {
     pub(crate) scripted: Arc<Scripted>,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) stager: Stager,
+}
+
+/// What tells one program from another.
+#[derive(Clone, Copy)]
+pub(crate) struct Model {
+    pub(crate) config: [u8; 52],
+    pub(crate) tables: [u8; 64],
+    pub(crate) collectives: Option<Membership>,
+}
+
+impl Model {
+    /// Configuration and tables filled with these bytes.
+    pub(crate) fn filled(config: u8, tables: u8) -> Self {
+        Self {
+            config: [config; 52],
+            tables: [tables; 64],
+            collectives: None,
+        }
+    }
+
+    /// One that takes part in a collective.
+    pub(crate) fn collective(group: u32) -> Self {
+        let membership = Membership {
+            group,
+            rank: 1,
+            ranks: 2,
+        };
+        Self {
+            collectives: Some(membership),
+            ..Self::filled(1, 1)
+        }
+    }
+
+    /// Bodies of a hundred bytes and less, two bindings, and the arena that comes with them.
+    pub(crate) fn blocks(self, device: &Arc<dyn Device>, tpb: TpbIndex) -> Blocks {
+        let arena = DeviceMemory::allocate(device, Place::Hbm(tpb), 64, 64).unwrap();
+        Blocks {
+            bodies: [100, 1, 64, 65, 7].map(|bytes| vec![0xB0; bytes]),
+            arena,
+            bindings: 2,
+            entry_bytes: ENTRY_BYTES,
+            entry: |engine, Entry { table, body }| {
+                let words = [engine.index() as u64, table.get(), body.get()];
+                words.iter().flat_map(|word| word.to_le_bytes()).collect()
+            },
+            sequencer_config: self.config,
+            table_hash: self.tables,
+            collectives: self.collectives,
+        }
+    }
 }
 
 /// One copy that a ring asks for.
@@ -50,31 +100,27 @@ impl Bench {
         config: u8,
         tables: u8,
     ) -> Arc<Program> {
-        let arena = DeviceMemory::allocate(&self.device, Place::Hbm(tpb), 64, 64).unwrap();
-        let blocks = Blocks {
-            bodies: [100, 1, 64, 65, 7].map(|bytes| vec![0xB0; bytes]),
-            arena,
-            bindings: 2,
-            entry_bytes: ENTRY_BYTES,
-            entry: |engine, Entry { table, body }| {
-                let words = [engine.index() as u64, table.get(), body.get()];
-                words.iter().flat_map(|word| word.to_le_bytes()).collect()
-            },
-            sequencer_config: [config; 52],
-            table_hash: [tables; 64],
-            collectives: None,
-        };
+        self.load(tpb, slots, Model::filled(config, tables))
+    }
+
+    /// Places a program and forgets how.
+    pub(crate) fn load(&self, tpb: TpbIndex, slots: u32, model: Model) -> Arc<Program> {
+        let blocks = model.blocks(&self.device, tpb);
         let program = Program::load(&self.device, tpb, slots, blocks).unwrap();
         self.scripted.forget();
         Arc::new(program)
     }
 
     /// Prepares and commits; the log holds what commit did.
-    pub(crate) fn execute(&mut self, programs: &[Arc<Program>]) -> Result<u64, DeviceError> {
+    pub(crate) fn stage(&mut self, programs: &[Arc<Program>]) -> Result<Staged, DeviceError> {
         let prepared = self.stager.prepare(programs, &TENSORS).unwrap();
         self.scripted.forget();
-        let staged = self.stager.commit(programs, &TENSORS, &prepared)?;
-        Ok(staged.compute_idx)
+        self.stager.commit(programs, &TENSORS, &prepared)
+    }
+
+    /// As [`Bench::stage`]; returns the index of the execution.
+    pub(crate) fn execute(&mut self, programs: &[Arc<Program>]) -> Result<u64, DeviceError> {
+        self.stage(programs).map(|staged| staged.compute_idx)
     }
 
     /// The binding table to which the entry block of `slot` refers.
