@@ -1,0 +1,143 @@
+//! Staging takes nothing from the heap. That it reserves no device memory either is seen in the logs of `tests/stage`.
+//!
+//! The heap of this binary counts on each thread by itself, so that the machine's own threads do not matter.
+#![cfg(feature = "simulated")]
+#![allow(clippy::unwrap_used, reason = "functions of tests")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use xu_abi::{DeviceAddr, Engine, TpbIndex};
+use xu_device::memory::DeviceMemory;
+use xu_device::program::{Blocks, Membership, Program};
+use xu_device::simulated::isa::{INSTRUCTION_SIZE, Instruction};
+use xu_device::simulated::{Machine, MachineConfig};
+use xu_device::stage::{SkipConfig, Stager};
+use xu_device::{Device, Place};
+use zerocopy::IntoBytes;
+
+thread_local! {
+    /// Allocations and reallocations of this thread. Without a destructor, so that counting never allocates.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: it does what the system's allocator does, and counts.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the promises that this function asks for, which are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn count() {
+    // A thread that ends may have none left to count with.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+/// How often this thread takes memory meanwhile.
+fn allocations_during(run: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    run();
+    ALLOCATIONS.get() - before
+}
+
+const EXECUTIONS: usize = 500;
+
+/// A program of five `Halt`s. A collective of one rank waits for nobody.
+fn null_program(device: &Arc<dyn Device>, tpb: TpbIndex, group: Option<u32>) -> Arc<Program> {
+    let place = Place::Hbm(tpb);
+    let blocks = Blocks {
+        bodies: Engine::ALL.map(|engine| Instruction::halt(engine).as_bytes().to_vec()),
+        arena: DeviceMemory::allocate(device, place, 64, 64).unwrap(),
+        bindings: 2,
+        entry_bytes: INSTRUCTION_SIZE,
+        entry: |engine, entry| Instruction::jump(engine, entry.body).as_bytes().to_vec(),
+        sequencer_config: [1; 52],
+        table_hash: [1; 64],
+        collectives: group.map(|group| Membership {
+            group,
+            rank: 0,
+            ranks: 1,
+        }),
+    };
+    Arc::new(Program::load(device, tpb, 2, blocks).unwrap())
+}
+
+#[test]
+fn the_heap_of_this_binary_counts() {
+    assert_eq!(
+        allocations_during(|| drop(std::hint::black_box(Box::new(1)))),
+        1
+    );
+    assert_eq!(allocations_during(|| ()), 0);
+}
+
+/// The fewest of three rounds: a lock that is contended for the first time on a thread may allocate; what each
+/// execution allocates is in every round.
+#[test]
+fn no_execution_allocates_on_one_core_or_two_on_a_switch_or_not() {
+    for tpbs in [1, 2] {
+        for skip in [SkipConfig::Never, SkipConfig::WhenEqual] {
+            let config = MachineConfig {
+                tpbs,
+                hbm_bytes: 1 << 20,
+                host_bytes: 1 << 20,
+                ..MachineConfig::default()
+            };
+            let machine = Machine::start(config).unwrap();
+            let device: Arc<dyn Device> = Arc::clone(&machine) as _;
+            let cores: Vec<TpbIndex> = (0..tpbs).map(TpbIndex::new).collect();
+            let mut stager = Stager::open(&device, &cores, 2, skip).unwrap();
+            let tensors = [DeviceAddr::new(1), DeviceAddr::new(2)];
+            let models: Vec<Vec<Arc<Program>>> = [None, Some(1), Some(2)]
+                .into_iter()
+                .map(|group| {
+                    let program = |tpb: &TpbIndex| null_program(&device, *tpb, group);
+                    cores.iter().map(program).collect()
+                })
+                .collect();
+            // One model for a while, then a switch each time.
+            let mut round = |switching: bool| {
+                let mut allocations = 0;
+                for execution in 0..EXECUTIONS {
+                    let programs = &models[if switching { execution % 3 } else { 0 }];
+                    allocations += allocations_during(|| {
+                        let prepared = stager.prepare(programs, &tensors).unwrap();
+                        stager.commit(programs, &tensors, &prepared).unwrap();
+                    });
+                    for tpb in &cores {
+                        machine.quiesce(*tpb).unwrap();
+                    }
+                }
+                allocations
+            };
+            for switching in [false, true] {
+                let fewest = (0..3).map(|_| round(switching)).min();
+                assert_eq!(fewest, Some(0), "{tpbs} cores, {skip:?}, {switching}");
+            }
+        }
+    }
+}
