@@ -1,4 +1,5 @@
-//! What the lane costs: benches that people run, and the reports that measure the ring and the worker against their peers.
+//! What the lane costs: benches that people run, and the reports that measure the ring and the worker against their peers,
+//! and the device layer against the same work by hand.
 //!
 //! ```text
 //!   ring-report ──> options
@@ -9,9 +10,10 @@
 //!        └──> bars, report_*                                    what the samples say
 //! ```
 //!
-//! `worker-report` is in `worker`, and shares the session, the windows, the probe and the tables.
+//! `worker-report` is in `worker` and `device-report` in `device`; both share the session, the windows, the probe and the
+//! tables.
 //!
-//! `cargo xtask bench ring` and `cargo xtask bench worker` run them. The method is described in `docs/verifying.md`.
+//! `cargo xtask bench ring`, `bench worker` and `bench device` run them. The method is described in `docs/verifying.md`.
 //! Peers are dependencies of this package and of no other.
 #![deny(unsafe_code)]
 
@@ -21,6 +23,7 @@ mod cell;
 mod cells;
 #[allow(unsafe_code, reason = "reads the time-stamp counter")]
 mod clock;
+mod device;
 mod host;
 mod item;
 mod lane;
@@ -33,6 +36,7 @@ mod report_bars;
 mod report_choices;
 mod report_entry;
 mod report_files;
+mod report_heading;
 mod report_limits;
 mod report_markdown;
 mod report_run;
@@ -52,6 +56,7 @@ use options::Options;
 use session::Outcome;
 use workload::Rig;
 
+pub use device::device_report;
 pub use worker::{ClosedLoop, CountingHeap, LoopClock, worker_report};
 
 /// Measures what the command line asks for, and prints the report or writes it.

@@ -13,6 +13,16 @@ pub(crate) fn row(text: &mut String, name: &str, entries: impl Iterator<Item = S
     text.push('\n');
 }
 
+/// The first row of a table, and the line below it.
+pub(crate) fn head(text: &mut String, first: &str, columns: impl Iterator<Item = String>) {
+    let columns: Vec<String> = columns.collect();
+    let count = columns.len();
+    row(text, first, columns.into_iter());
+    text.push_str("|---|");
+    text.push_str(&"---|".repeat(count));
+    text.push('\n');
+}
+
 /// All names in these cells, in their order.
 pub(crate) fn names<K>(cells: &[&Measured<K>]) -> Vec<&'static str> {
     let mut names = Vec::new();

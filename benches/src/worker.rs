@@ -34,11 +34,11 @@ mod tally;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::report_heading::Heading;
 use crate::workload::Rig;
 use crate::{host, pin, report_files, session};
 use costs::Costs;
 use options::Options;
-use report::Heading;
 
 pub use heap::CountingHeap;
 

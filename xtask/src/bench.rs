@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: builds a measuring harness in `benches` and runs it.
 //!
-//! Called by `main`. A whole run rewrites `docs/bench-ring.md` and its charts, or `docs/bench-worker.md`; a quick or partial
-//! one writes beside the build products, so that it never replaces numbers that were taken with care.
+//! Called by `main`. A whole run rewrites `docs/bench-ring.md` and its charts, `docs/bench-worker.md` or
+//! `docs/bench-device.md`; a quick or partial one writes beside the build products, so that it never replaces numbers that
+//! were taken with care.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -23,9 +24,9 @@ pub(crate) struct BenchOptions {
     pub(crate) cell: Option<String>,
 }
 
-/// How to measure the worker: everything, always.
+/// How to measure the worker or the device layer: everything, always.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct WorkerOptions {
+pub(crate) struct AllOptions {
     /// Only to see that it runs.
     pub(crate) smoke: bool,
     pub(crate) rounds: Option<String>,
@@ -42,13 +43,23 @@ pub(crate) fn ring(workspace: &Workspace, options: &BenchOptions) -> Result<bool
 }
 
 /// Measures the worker. Whether the harness ended well.
-pub(crate) fn worker(workspace: &Workspace, options: &WorkerOptions) -> Result<bool, String> {
+pub(crate) fn worker(workspace: &Workspace, options: &AllOptions) -> Result<bool, String> {
+    all(workspace, "worker", options)
+}
+
+/// Measures the device layer. Whether the harness ended well.
+pub(crate) fn device(workspace: &Workspace, options: &AllOptions) -> Result<bool, String> {
+    all(workspace, "device", options)
+}
+
+fn all(workspace: &Workspace, subject: &str, options: &AllOptions) -> Result<bool, String> {
     let output = if options.smoke {
-        workspace.target.join("bench-worker")
+        workspace.target.join(format!("bench-{subject}"))
     } else {
         workspace.root.join("docs")
     };
-    run(workspace, "worker-report", &options.arguments(), &output)
+    let harness = format!("{subject}-report");
+    run(workspace, &harness, &options.arguments(), &output)
 }
 
 fn run(
@@ -106,7 +117,7 @@ impl BenchOptions {
     }
 }
 
-impl WorkerOptions {
+impl AllOptions {
     fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         if self.smoke {
@@ -156,7 +167,7 @@ mod tests {
     fn the_harness_gets_what_was_asked() {
         let arguments = options(Some("9"), Some("R1,T2")).arguments();
         assert_eq!(arguments, ["--rounds", "9", "--only", "R1,T2"]);
-        let smoke = WorkerOptions {
+        let smoke = AllOptions {
             smoke: true,
             rounds: None,
         };

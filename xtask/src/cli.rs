@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::bench::{BenchOptions, WorkerOptions};
+use crate::bench::{AllOptions, BenchOptions};
 use crate::fuzz::FuzzOptions;
 use crate::steps;
 
@@ -13,7 +13,8 @@ use crate::steps;
 pub(crate) enum Command {
     Verify(VerifyOptions),
     BenchRing(BenchOptions),
-    BenchWorker(WorkerOptions),
+    BenchWorker(AllOptions),
+    BenchDevice(AllOptions),
     Fuzz(FuzzOptions),
     /// Prints the layouts and constants, or writes them to their files.
     Abi {
@@ -113,12 +114,15 @@ fn parse_verify(mut arguments: impl Iterator<Item = String>) -> Result<Command, 
 fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     match arguments.next().as_deref() {
         Some("ring") => parse_bench_ring(arguments),
-        Some("worker") => parse_bench_worker(arguments),
+        Some("worker") => parse_bench_all("worker", arguments)
+            .map(|options| options.map_or(Command::Help, Command::BenchWorker)),
+        Some("device") => parse_bench_all("device", arguments)
+            .map(|options| options.map_or(Command::Help, Command::BenchDevice)),
         Some("--help" | "-h") => Ok(Command::Help),
         other => {
             let other = other.unwrap_or("nothing");
             Err(format!(
-                "bench measures `ring` or `worker`, and not `{other}`"
+                "bench measures `ring`, `worker` or `device`, and not `{other}`"
             ))
         }
     }
@@ -149,8 +153,12 @@ fn parse_bench_ring(mut arguments: impl Iterator<Item = String>) -> Result<Comma
     Ok(Command::BenchRing(options))
 }
 
-fn parse_bench_worker(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
-    let mut options = WorkerOptions::default();
+/// Reads the options of a subject that is always measured whole. `None` asks for help.
+fn parse_bench_all(
+    subject: &str,
+    mut arguments: impl Iterator<Item = String>,
+) -> Result<Option<AllOptions>, String> {
+    let mut options = AllOptions::default();
     while let Some(argument) = arguments.next() {
         let (flag, attached) = match argument.split_once('=') {
             Some((flag, value)) => (flag, Some(value.to_owned())),
@@ -162,11 +170,13 @@ fn parse_bench_worker(mut arguments: impl Iterator<Item = String>) -> Result<Com
                 options.rounds = Some(value.ok_or("`--rounds` needs a value")?);
             }
             "--smoke" if attached.is_none() => options.smoke = true,
-            "--help" | "-h" => return Ok(Command::Help),
-            _ => return Err(format!("`{argument}` is not understood by bench worker")),
+            "--help" | "-h" => return Ok(None),
+            _ => {
+                return Err(format!("`{argument}` is not understood by bench {subject}"));
+            }
         }
     }
-    Ok(Command::BenchWorker(options))
+    Ok(Some(options))
 }
 
 fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
@@ -268,6 +278,7 @@ cargo xtask tidy               run the workspace's own rules alone
 cargo xtask abi [--write]      print every layout and constant, or write them to docs/abi.json and docs/abi.md
 cargo xtask bench ring [...]   measure the ring against its peers, and write docs/bench-ring.md
 cargo xtask bench worker [...] measure the worker against its peers, and write docs/bench-worker.md
+cargo xtask bench device [...] measure stager and harvester against the work by hand, and write docs/bench-device.md
 cargo xtask fuzz [...]         run the fuzz targets, each for a while
 cargo xtask setup              install the tools that are missing, and say which
 cargo xtask help               print this text
@@ -289,9 +300,9 @@ Options of bench ring:
                           three-stage, single) need; the report goes to target/bench-ring
   --cell TEXT             only cells whose name has this text; likewise
 
-Options of bench worker:
+Options of bench worker and bench device:
   --rounds N              samples of each candidate in each cell (31)
-  --smoke                 12 rounds, to see that it runs; the report goes to target/bench-worker
+  --smoke                 12 rounds, to see that it runs; the report goes to target/bench-worker or target/bench-device
 
 Options of fuzz:
   --seconds N             how long each target runs (20)
@@ -387,15 +398,21 @@ mod tests {
             parsed("bench ring --quick --only R1,T2"),
             Ok(Command::BenchRing(options))
         );
-        let smoke = WorkerOptions {
+        let smoke = || AllOptions {
             smoke: true,
             rounds: Some("7".to_owned()),
         };
         assert_eq!(
             parsed("bench worker --smoke --rounds=7"),
-            Ok(Command::BenchWorker(smoke))
+            Ok(Command::BenchWorker(smoke()))
         );
-        assert_eq!(parsed("bench --help"), Ok(Command::Help));
+        assert_eq!(
+            parsed("bench device --rounds 7 --smoke"),
+            Ok(Command::BenchDevice(smoke()))
+        );
+        for line in ["bench --help", "bench worker --help", "bench device -h"] {
+            assert_eq!(parsed(line), Ok(Command::Help), "{line}");
+        }
         for line in [
             "bench",
             "bench lane",
@@ -403,6 +420,7 @@ mod tests {
             "bench ring R1",
             "bench worker --quick",
             "bench worker --rounds",
+            "bench device --only stage",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -70,6 +70,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Abi { write } => abi::abi(&workspace, write).map(|()| true),
         Command::BenchRing(options) => bench::ring(&workspace, &options),
         Command::BenchWorker(options) => bench::worker(&workspace, &options),
+        Command::BenchDevice(options) => bench::device(&workspace, &options),
         Command::Fuzz(options) => fuzz::fuzz(&workspace, &options),
         Command::Tidy => {
             let tidied = tidy::check(&workspace.root)?;

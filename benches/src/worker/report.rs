@@ -6,17 +6,10 @@ use super::bars;
 use super::cells::{DEFAULT, Key, RTRB, TWIN, Topic};
 use super::costs::Costs;
 use super::report_costs;
-use crate::report_entry::{median_with_quartiles, names, ratio_with_interval, row, silent};
+use crate::report_entry::{head, median_with_quartiles, names, ratio_with_interval, row, silent};
+use crate::report_heading::{Heading, warnings};
 use crate::session::{InState, Measured, Outcome};
 use crate::{report_bars, report_run};
-
-/// What stands above everything.
-pub(crate) struct Heading<'a> {
-    pub(crate) facts: &'a [(&'a str, String)],
-    pub(crate) command: &'a str,
-    pub(crate) busy: bool,
-    pub(crate) smoke: bool,
-}
 
 /// Writes all of it.
 pub(crate) fn report(outcome: &Outcome<Key>, costs: &Costs, heading: &Heading<'_>) -> String {
@@ -49,19 +42,6 @@ pub(crate) fn bars(outcome: &Outcome<Key>, costs: &Costs) -> String {
         bars_in(&mut text, main, costs);
     }
     text
-}
-
-fn warnings(text: &mut String, heading: &Heading<'_>) {
-    if heading.smoke {
-        text.push_str(
-            "**A smoke run: it shows that everything runs, and its numbers say nothing.**\n\n",
-        );
-    }
-    if heading.busy {
-        text.push_str(
-            "**The machine was busy when this run began: take it for a sample of the report, and for no measurement.**\n\n",
-        );
-    }
 }
 
 fn bars_in(text: &mut String, main: &InState<Key>, costs: &Costs) {
@@ -172,16 +152,6 @@ fn rates(cell: &Measured<Key>) -> Measured<Key> {
         *sample = 1000.0 / *sample;
     }
     rates
-}
-
-/// The first row of a table, and the line below it.
-pub(super) fn head(text: &mut String, first: &str, columns: impl Iterator<Item = String>) {
-    let columns: Vec<String> = columns.collect();
-    let count = columns.len();
-    row(text, first, columns.into_iter());
-    text.push_str("|---|");
-    text.push_str(&"---|".repeat(count));
-    text.push('\n');
 }
 
 /// Says which rows have too few samples to say anything.

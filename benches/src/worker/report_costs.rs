@@ -4,9 +4,8 @@ use std::fmt::Write;
 
 use super::costs::Costs;
 use super::cpu_time::{CpuTime, Waiting};
-use super::report::head;
 use super::system_calls::{Calls, NAMED};
-use crate::report_entry::{row, short};
+use crate::report_entry::{head, row, short};
 use crate::statistics::Summary;
 
 pub(super) fn write(text: &mut String, costs: &Costs) {

@@ -71,8 +71,10 @@ const LAYERS: &[Layer] = &[
     // No crate, but the one package that may know the peers of the ring and of the worker.
     Layer {
         name: "benches",
-        ours: &["xu-abi", "xu-ring", "xu-worker", "nrta"],
+        ours: &["xu-abi", "xu-ring", "xu-worker", "xu-device", "nrta"],
         others: &[
+            // The device that costs nothing writes records.
+            "zerocopy",
             // Binds the two threads to processors; eventfd and epoll, the least that a worker asleep can cost.
             "nix",
             // Peers of the ring. One by one, since each brings its own tree:

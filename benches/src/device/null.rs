@@ -1,0 +1,271 @@
+//! A device that costs nothing: flat memory without locks, and records that are there as soon as they are asked for.
+//!
+//! Under the stager and the harvester while they are measured, so that what is left is their own cost.
+//! It knows nothing of requests and descriptors; what it is told, it stores.
+//! Memory is words, since all that the lane writes is whole words at multiples of four.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use xu_abi::record::{RECORD_SIZE, Subtype, ring_bits};
+use xu_abi::{DeviceAddr, Engine, SemIndex, StatusRecord, TpbIndex};
+use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape, map};
+use zerocopy::transmute;
+
+use super::calls::{Call, Counts};
+
+/// Where memory begins. Everything the lane reserves fits behind it.
+const BASE: u64 = 1 << 32;
+const WORDS: usize = 1 << 17;
+const TPBS: usize = 2;
+const QUEUES: usize = map::NOTIFICATION_QUEUES as usize;
+
+/// What happens at a doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doorbell {
+    /// The execution is over: START and END of every engine are in their rings.
+    Answers,
+    /// Nothing.
+    IsSilent,
+}
+
+/// The device. `COUNTED`: whether calls are counted, which costs something.
+pub(crate) struct NullDevice<const COUNTED: bool> {
+    memory: Box<[AtomicU32]>,
+    /// Bytes that are reserved. Nothing is ever given back.
+    reserved: AtomicU64,
+    rings: [[Ring; QUEUES]; TPBS],
+    doorbell: Doorbell,
+    counts: Counts,
+}
+
+/// The writer's end of a notification ring.
+#[derive(Default)]
+struct Ring {
+    base: AtomicU64,
+    records: AtomicU64,
+    written: AtomicU64,
+}
+
+impl<const COUNTED: bool> NullDevice<COUNTED> {
+    pub(crate) fn new(doorbell: Doorbell) -> Self {
+        Self {
+            memory: (0..WORDS).map(|_| AtomicU32::new(0)).collect(),
+            reserved: AtomicU64::new(0),
+            rings: Default::default(),
+            doorbell,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Posts START and END of each engine of a core, as an execution without trouble does.
+    pub(crate) fn run_execution(&self, tpb: TpbIndex) {
+        for engine in Engine::ALL {
+            self.post(tpb, engine.status_nq(), Subtype::Start);
+            self.post(tpb, engine.status_nq(), Subtype::End);
+        }
+    }
+
+    fn post(&self, tpb: TpbIndex, nq: u8, subtype: Subtype) {
+        let Some(ring) = self.ring(tpb, nq) else {
+            return;
+        };
+        // Relaxed: one thread does everything here.
+        let written = ring.written.load(Ordering::Relaxed);
+        let records = ring.records.load(Ordering::Relaxed).max(1);
+        let at = ring.base.load(Ordering::Relaxed) + written % records * RECORD_SIZE;
+        let mut record = StatusRecord::new(subtype, nq, written);
+        if (written / records).is_multiple_of(2) == map::FIRST_PHASE {
+            record.ring_and_tag |= ring_bits::PHASE;
+        }
+        let bytes: [u8; 16] = transmute!(record);
+        let _ = self.store(DeviceAddr::new(at), &bytes);
+        ring.written.store(written + 1, Ordering::Relaxed);
+    }
+
+    fn ring(&self, tpb: TpbIndex, nq: u8) -> Option<&Ring> {
+        self.rings.get(usize::from(tpb.get()))?.get(usize::from(nq))
+    }
+
+    fn words(&self, at: DeviceAddr, bytes: usize) -> Result<&[AtomicU32], DeviceError> {
+        let words = || {
+            let offset = usize::try_from(at.get().checked_sub(BASE)?).ok()?;
+            let whole = offset.is_multiple_of(4) && bytes.is_multiple_of(4);
+            self.memory
+                .get(offset / 4..(offset + bytes) / 4)
+                .filter(|_| whole)
+        };
+        words().ok_or(DeviceError::BadAddress {
+            addr: at,
+            bytes: bytes as u64,
+        })
+    }
+
+    #[inline]
+    fn store(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), DeviceError> {
+        let words = self.words(to, bytes.len())?;
+        for (word, bytes) in words.iter().zip(bytes.as_chunks().0) {
+            word.store(u32::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&self, call: Call) {
+        if COUNTED {
+            self.counts.add(call);
+        }
+    }
+}
+
+impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
+    fn shape(&self) -> Shape {
+        Shape {
+            arch: 2,
+            // CAST: two.
+            tpbs: TPBS as u16,
+            hbm_bytes: 4 * WORDS as u64,
+        }
+    }
+
+    fn allocate(&self, place: Place, bytes: u64, align: u64) -> Result<DeviceAddr, DeviceError> {
+        self.count(Call::Other);
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let at = reserved.next_multiple_of(align);
+        let free = (4 * WORDS as u64).saturating_sub(at);
+        if bytes > free {
+            return Err(DeviceError::OutOfMemory {
+                place,
+                asked: bytes,
+                free,
+                largest: free,
+            });
+        }
+        self.reserved.store(at + bytes, Ordering::Relaxed);
+        Ok(DeviceAddr::new(BASE + at))
+    }
+
+    fn release(&self, _: DeviceAddr) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn write(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.count(Call::Write(bytes.len()));
+        self.store(to, bytes)
+    }
+
+    fn read(&self, from: DeviceAddr, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.count(Call::Read);
+        let words = self.words(from, into.len())?;
+        for (bytes, word) in into.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        Ok(())
+    }
+
+    fn load_acquire(&self, from: DeviceAddr) -> Result<u32, DeviceError> {
+        self.count(Call::Load);
+        Ok(self.words(from, 4)?[0].load(Ordering::Acquire))
+    }
+
+    fn open_dma_queue(
+        &self,
+        _: DmaQueue,
+        _: DeviceAddr,
+        _: DeviceAddr,
+        _: u32,
+    ) -> Result<(), DeviceError> {
+        self.count(Call::Other);
+        Ok(())
+    }
+
+    fn start_dma(&self, _: DmaQueue, _: u32) -> Result<(), DeviceError> {
+        self.count(Call::Other);
+        Ok(())
+    }
+
+    fn check_dma(&self, _: DmaQueue) -> Result<(), DeviceError> {
+        self.count(Call::Other);
+        Ok(())
+    }
+
+    fn increment_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<(), DeviceError> {
+        self.count(Call::Increment);
+        if index == map::INFERENCE_START && self.doorbell == Doorbell::Answers {
+            self.run_execution(tpb);
+        }
+        Ok(())
+    }
+
+    /// Every barrier has been passed.
+    fn read_semaphore(&self, _: TpbIndex, _: SemIndex) -> Result<i32, DeviceError> {
+        self.count(Call::ReadSemaphore);
+        Ok(i32::MAX)
+    }
+
+    fn open_notification_queue(
+        &self,
+        tpb: TpbIndex,
+        nq: u8,
+        bytes: u64,
+    ) -> Result<DeviceAddr, DeviceError> {
+        let base = self.allocate(Place::Host, bytes, bytes)?;
+        if let Some(ring) = self.ring(tpb, nq) {
+            ring.base.store(base.get(), Ordering::Relaxed);
+            ring.records.store(bytes / RECORD_SIZE, Ordering::Relaxed);
+        }
+        Ok(base)
+    }
+
+    fn acknowledge(&self, _: TpbIndex, _: u8, _: u64) -> Result<(), DeviceError> {
+        self.count(Call::Acknowledge);
+        Ok(())
+    }
+
+    fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {
+        self.count(Call::Other);
+        Ok(self.ring(tpb, nq).map_or(0, |ring| {
+            let records = ring.records.load(Ordering::Relaxed).max(1);
+            ring.written.load(Ordering::Relaxed) % records * RECORD_SIZE
+        }))
+    }
+
+    fn overflow_latched(&self, _: TpbIndex) -> Result<bool, DeviceError> {
+        self.count(Call::Other);
+        Ok(false)
+    }
+
+    fn memory_errors(&self, _: TpbIndex) -> Result<MemoryErrors, DeviceError> {
+        self.count(Call::Other);
+        Ok(MemoryErrors::default())
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn clock(&self) -> Clock {
+        Clock {
+            ticks: 0,
+            host_ns: 0,
+            expected_increment: 1.0,
+            actual_increment: 1.0,
+        }
+    }
+
+    fn quiesce(&self, _: TpbIndex) -> Result<(), DeviceError> {
+        self.count(Call::Other);
+        Ok(())
+    }
+}
+
+impl<const COUNTED: bool> fmt::Debug for NullDevice<COUNTED> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NullDevice")
+            .field("doorbell", &self.doorbell)
+            .finish_non_exhaustive()
+    }
+}
