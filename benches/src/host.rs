@@ -37,7 +37,7 @@ pub(crate) fn facts(processors: Pair, clock: Clock, peers: &[&str]) -> Vec<(&'st
         .filter(|line| line.starts_with("processor"))
         .count();
     let [first, second] = processors;
-    vec![
+    let mut facts = vec![
         (
             "processor",
             format!(
@@ -58,8 +58,11 @@ pub(crate) fn facts(processors: Pair, clock: Clock, peers: &[&str]) -> Vec<(&'st
         ("load average before", file("/proc/loadavg")),
         ("compiler", output("rustc", &["--version"])),
         ("commit", commit()),
-        ("peers", versions(LOCK, peers)),
-    ]
+    ];
+    if !peers.is_empty() {
+        facts.push(("peers", versions(LOCK, peers)));
+    }
+    facts
 }
 
 /// Whether the machine has something else to do: then a run measures that as well.

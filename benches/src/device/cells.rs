@@ -23,6 +23,8 @@ pub(crate) const ON_MACHINE: [&str; 2] = [
     "ours on the simulated machine, skip-config",
 ];
 pub(crate) const SAME_CALLS: &str = "by hand, same calls";
+/// Against [`SAME_CALLS`] it shows how much the same code differs from itself.
+pub(crate) const TWIN: &str = "by hand, same calls, again";
 pub(crate) const INTO_MEMORY: &str = "by hand, into memory";
 /// Both controls.
 pub(crate) const CONTROLS: [&str; 2] = [SAME_CALLS, INTO_MEMORY];
@@ -94,16 +96,19 @@ fn cell(key: Key) -> Cell {
             stages::<Ours<1>>(OURS[1]),
             stages::<Ours<2>>(OURS[2]),
             stages::<ByHand<SameCalls>>(SAME_CALLS),
+            stages::<ByHand<SameCalls>>(TWIN),
             stages::<ByHand<IntoMemory>>(INTO_MEMORY),
         ],
         Topic::Harvest => vec![
             harvests::<Ours<0>>(HARVESTER),
             harvests::<ByHand<SameCalls>>(SAME_CALLS),
+            harvests::<ByHand<SameCalls>>(TWIN),
             harvests::<ByHand<IntoMemory>>(INTO_MEMORY),
         ],
         Topic::Look => vec![
             looks::<Ours<0>>(HARVESTER),
             looks::<ByHand<SameCalls>>(SAME_CALLS),
+            looks::<ByHand<SameCalls>>(TWIN),
             looks::<ByHand<IntoMemory>>(INTO_MEMORY),
         ],
         Topic::RoundTrip => vec![
@@ -111,6 +116,7 @@ fn cell(key: Key) -> Cell {
             round_trips::<Ours<1>>(OURS[1]),
             round_trips::<Ours<2>>(OURS[2]),
             round_trips::<ByHand<SameCalls>>(SAME_CALLS),
+            round_trips::<ByHand<SameCalls>>(TWIN),
             round_trips::<ByHand<IntoMemory>>(INTO_MEMORY),
             round_trips::<OnMachine<0>>(ON_MACHINE[0]),
             round_trips::<OnMachine<1>>(ON_MACHINE[1]),

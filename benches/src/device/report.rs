@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::calls::{Calls, Counted, NAMES};
-use super::cells::{CONTROLS, Key, Topic};
+use super::cells::{CONTROLS, Key, SAME_CALLS, TWIN, Topic};
 use crate::report_entry::{
     head, median_with_quartiles, names, ratio_with_interval, row, short, silent,
 };
@@ -107,22 +107,25 @@ fn rates(text: &mut String, cells: &[Measured<Key>]) {
 fn overheads_in(text: &mut String, cells: &[Measured<Key>]) {
     text.push_str(
         "Our time over theirs with its 95 % interval. Against *same calls* it is what structure and checks cost; against *into \
-         memory* the seam to the device is in it too.\n\n",
+         memory* the seam to the device is in it too. The noise floor is the same control measured twice.\n\n",
     );
     let against = [1, 2].map(|tpbs| CONTROLS.map(|control| format!("{tpbs} TPB, {control}")));
     head(text, "what", against.into_iter().flatten());
     for topic in Topic::ALL {
         let cells: Vec<&Measured<Key>> = of(cells, topic).collect();
-        let ours = names(&cells)
-            .into_iter()
-            .filter(|name| !CONTROLS.contains(name));
-        for name in ours {
+        let by_hand = |name: &&str| CONTROLS.contains(name) || *name == TWIN;
+        for name in names(&cells).into_iter().filter(|name| !by_hand(name)) {
             let entries = cells.iter().flat_map(|cell| {
                 let ours = cell.samples(name);
                 CONTROLS.map(|control| ratio_with_interval(ours, cell.samples(control)))
             });
             row(text, &format!("{}, {name}", title(topic).0), entries);
         }
+        let noise = cells.iter().flat_map(|cell| {
+            let ratio = ratio_with_interval(cell.samples(TWIN), cell.samples(SAME_CALLS));
+            [ratio, String::new()]
+        });
+        row(text, &format!("*{}, noise floor*", title(topic).0), noise);
     }
 }
 
