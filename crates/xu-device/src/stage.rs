@@ -90,7 +90,8 @@ impl Stager {
     /// Opens the model-exec queue of every core in `tpbs`, for `depth` outstanding executions.
     ///
     /// # Errors
-    /// [`DeviceError::BadArgument`] unless there are one or two cores; as [`DescriptorRing::open`].
+    /// [`DeviceError::BadArgument`] unless there are one or two cores; as
+    /// [`crate::ring::DescriptorRing::open`].
     pub fn open(
         device: &Arc<dyn Device>,
         tpbs: &[TpbIndex],
@@ -165,6 +166,9 @@ impl Stager {
     ///
     /// # Errors
     /// Any error is fatal for the unit: the device may know part of the execution.
+    ///
+    /// # Panics
+    /// In debug builds, when another execution of these programs was committed since `prepared` was built.
     pub fn commit(
         &mut self,
         programs: &[Arc<Program>],

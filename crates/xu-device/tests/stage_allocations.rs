@@ -1,4 +1,5 @@
-//! Staging takes nothing from the heap. That it reserves no device memory either is seen in the logs of `tests/stage`.
+//! Neither staging an execution nor counting a finished one takes anything from the heap. That staging reserves no
+//! device memory either is seen in the logs of `tests/stage`.
 //!
 //! The heap of this binary counts on each thread by itself, so that the machine's own threads do not matter.
 #![cfg(feature = "simulated")]
@@ -7,8 +8,11 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
-use xu_abi::{DeviceAddr, Engine, TpbIndex};
+use std::time::Duration;
+use xu_abi::metric::ErrorFlag;
+use xu_abi::{DeviceAddr, Engine, Status, TpbIndex};
 use xu_device::memory::DeviceMemory;
+use xu_device::metrics::{Finished, Metrics};
 use xu_device::program::{Blocks, Membership, Program};
 use xu_device::simulated::isa::{INSTRUCTION_SIZE, Instruction};
 use xu_device::simulated::{Machine, MachineConfig};
@@ -93,6 +97,23 @@ fn the_heap_of_this_binary_counts() {
         1
     );
     assert_eq!(allocations_during(|| ()), 0);
+}
+
+#[test]
+fn no_record_of_a_finished_execution_allocates() {
+    let metrics = Metrics::new(17);
+    let finished = Finished {
+        status: Status::EXEC_OOB,
+        flags: ErrorFlag::all().collect(),
+        device: Some(Duration::from_micros(1)),
+        total: Some(Duration::from_micros(2)),
+        core: Some(Duration::from_micros(3)),
+        cc: Some(Duration::from_micros(4)),
+    };
+    for tpb in [0, 3, 15, 16].map(TpbIndex::new) {
+        let record = || metrics.record(tpb, &finished).unwrap();
+        assert_eq!(allocations_during(record), 0, "core {tpb}");
+    }
 }
 
 /// The fewest of three rounds: a lock that is contended for the first time on a thread may allocate; what each
