@@ -158,23 +158,28 @@ impl Stager {
 
     /// Arms every core, then rings every doorbell.
     ///
-    /// `programs` and `tensors` are those that `prepared` was built from, and nothing was committed in between.
+    /// `programs` and `tensors` are those that `prepared` was built from, and none of the programs was committed in between.
     ///
     /// One line separates "undoable" from "the device may know": the call of `arm_all` in this function. Its first write
-    /// is the first byte of the execution that the device can see. Everything that can refuse an execution stands before
-    /// it, in [`Stager::prepare`]; nothing behind it refuses anything.
+    /// is the first byte of the execution that the device can see. What can refuse an execution stands before it; behind
+    /// it only the device itself can fail.
     ///
     /// # Errors
-    /// Any error is fatal for the unit: the device may know part of the execution.
-    ///
-    /// # Panics
-    /// In debug builds, when another execution of these programs was committed since `prepared` was built.
+    /// [`DeviceError::BadArgument`] when `prepared` is not of these programs or was overtaken: nothing was written.
+    /// Any other error is fatal for the unit: the device may know part of the execution.
     pub fn commit(
         &mut self,
         programs: &[Arc<Program>],
         tensors: &[DeviceAddr],
         prepared: &Prepared,
     ) -> Result<Staged, DeviceError> {
+        if !self.holds(programs, tensors, prepared) {
+            return Err(DeviceError::BadArgument {
+                what: "index of an execution that was prepared for something else",
+                value: self.next_compute_idx,
+                allowed: "commit what was prepared, before anything else",
+            });
+        }
         // ---- the line: from here on the device may know --------------------------------------------------------
         let barriers = self.arm_all(programs, tensors, prepared)?;
         self.fire_all()?;
@@ -184,6 +189,19 @@ impl Stager {
             compute_idx,
             barriers,
         })
+    }
+
+    /// Whether what was prepared still is what should be written. A core that is left out must never be fired.
+    fn holds(
+        &self,
+        programs: &[Arc<Program>],
+        tensors: &[DeviceAddr],
+        prepared: &Prepared,
+    ) -> bool {
+        let bound = |program: &Program| usize::from(program.bindings()) == tensors.len();
+        let mut cores = programs.iter().zip(prepared.cores.iter().flatten());
+        programs.len() == self.queues.len()
+            && cores.all(|(program, core)| bound(program) && core.is_next_of(program))
     }
 
     /// Writes the execution of every core; returns which barrier each waits for.

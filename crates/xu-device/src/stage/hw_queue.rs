@@ -25,10 +25,18 @@ const INCREMENT_VALUE: u64 = 4;
 /// What one core will be told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CoreRequest {
+    model: ModelHandle,
     slot: u32,
     request: ExecRequest,
     /// Whether the model's collectives chain goes with it.
     with_chain: bool,
+}
+
+impl CoreRequest {
+    /// Whether this is the next execution of `program`.
+    pub(super) fn is_next_of(&self, program: &Program) -> bool {
+        self.model == program.handle() && self.slot == program.next_slot()
+    }
 }
 
 #[derive(Debug)]
@@ -84,6 +92,7 @@ impl HwQueue {
             request.set_engine_address(engine, program.entry(slot, engine));
         }
         CoreRequest {
+            model: program.handle(),
             slot,
             request,
             with_chain: switch && is_first && program.collectives().is_some(),
@@ -106,7 +115,6 @@ impl HwQueue {
         tensors: &[DeviceAddr],
         core: &CoreRequest,
     ) -> Result<Option<u32>, DeviceError> {
-        debug_assert_eq!(core.slot, program.next_slot(), "overtaken since prepare");
         let chain = program.collectives().filter(|_| core.with_chain);
         program.take_slot();
         program.write_bindings(core.slot, tensors)?;

@@ -2,6 +2,7 @@
 
 use crate::scripted::{CANARY, Call};
 use crate::support::{Bench, Copy, DESCRIPTORS, FIRST, SECOND, TENSORS, at};
+use std::sync::Arc;
 use xu_abi::{DeviceAddr, RequestBuffer, TpbIndex};
 use xu_device::program::Program;
 use xu_device::stage::SkipConfig;
@@ -137,6 +138,34 @@ fn d8_preparing_touches_neither_the_device_nor_the_next_execution() {
         assert_eq!(request.do_model_switch.get(), 1);
         assert_eq!(request.reload_seq_config.get(), 1);
     }
+}
+
+#[test]
+fn d8_what_was_prepared_for_something_else_is_refused_and_nothing_is_written() {
+    let mut bench = Bench::open(&[FIRST, SECOND], SkipConfig::Never);
+    let [ours, others] =
+        [1, 2].map(|config| [FIRST, SECOND].map(|tpb| bench.program(tpb, 3, config, 1)));
+    let prepared = bench.stager.prepare(&ours, &TENSORS).unwrap();
+    let mixed = [Arc::clone(&ours[0]), Arc::clone(&others[1])];
+    let refused = |bench: &mut Bench, programs: &[_], tensors: &[_]| {
+        let refused = bench.stager.commit(programs, tensors, &prepared).err();
+        assert!(
+            matches!(refused, Some(DeviceError::BadArgument { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(bench.scripted.log(), []);
+    };
+    // A core that is left out is not fired; nor does a core run what another was prepared for.
+    refused(&mut bench, &ours[..1], &TENSORS);
+    refused(&mut bench, &[], &TENSORS);
+    refused(&mut bench, &others, &TENSORS);
+    refused(&mut bench, &mixed, &TENSORS);
+    refused(&mut bench, &ours, &TENSORS[..1]);
+    // Another execution has taken the slot.
+    assert_eq!(bench.execute(&ours), Ok(0));
+    bench.scripted.forget();
+    refused(&mut bench, &ours, &TENSORS);
+    assert_eq!(bench.execute(&ours), Ok(1));
 }
 
 #[test]
