@@ -233,13 +233,13 @@ impl Engine for ComputeEngine {
     }
 
     fn progress(&mut self, _: &mut Run) -> Progress {
-        match self.harvester.step(self.device.now_ns()) {
+        match self.harvester.step(self.device.now_ns(), &mut ()) {
             harvest::Progress::Continue => Progress::Continue,
             harvest::Progress::Done(report) => {
                 self.ended = Some(Execution {
                     device_time: report.device_time(),
                 });
-                self.detail = self.harvester.reason().map(str::to_owned);
+                self.detail = self.harvester.reason().map(|reason| reason.to_string());
                 Progress::Done(report.status)
             }
             harvest::Progress::Fatal(report, fault) => {

@@ -10,14 +10,20 @@ use std::sync::Arc;
 use xu_abi::TpbIndex;
 use xu_abi::record::{RECORD_SIZE, ring_bits};
 use xu_device::DeviceError;
-use xu_device::nq::NqReader;
+use xu_device::nq::{Mode, NqError, NqReader};
 
 const CORE: TpbIndex = TpbIndex::new(1);
 const NQ: u8 = 6;
 
+const MODES: [Mode; 2] = [Mode::Phase, Mode::Tail];
+
 fn open(entries: u32) -> (Arc<Scripted>, NqReader) {
+    open_in(Mode::Phase, entries)
+}
+
+fn open_in(mode: Mode, entries: u32) -> (Arc<Scripted>, NqReader) {
     let (scripted, device) = Scripted::new(2);
-    let reader = NqReader::open(&device, CORE, NQ, entries).unwrap();
+    let reader = NqReader::open(&device, CORE, NQ, entries, mode).unwrap();
     scripted.forget();
     (scripted, reader)
 }
@@ -80,7 +86,7 @@ fn d1_a_size_that_is_no_power_of_two_from_four_is_refused_before_the_device_is_a
     let (scripted, device) = Scripted::new(2);
     for entries in [0, 1, 2, 3, 5, 6, 7, 12, 255, 257, u32::MAX] {
         assert_eq!(
-            NqReader::open(&device, CORE, NQ, entries).err(),
+            NqReader::open(&device, CORE, NQ, entries, Mode::Phase).err(),
             Some(DeviceError::BadArgument {
                 what: "records of a notification queue",
                 value: u64::from(entries),
@@ -90,7 +96,7 @@ fn d1_a_size_that_is_no_power_of_two_from_four_is_refused_before_the_device_is_a
     }
     assert_eq!(scripted.log(), []);
     for entries in [4, 8, 256] {
-        NqReader::open(&device, CORE, NQ, entries).unwrap();
+        NqReader::open(&device, CORE, NQ, entries, Mode::Phase).unwrap();
         let opened = Call::OpenNq(CORE, NQ, u64::from(entries) * RECORD_SIZE);
         assert_eq!(scripted.log(), [opened]);
         scripted.forget();
@@ -184,7 +190,10 @@ fn d4_a_read_that_fails_is_passed_on() {
         let (scripted, mut reader) = open(4);
         scripted.post(CORE, NQ, numbered(0));
         scripted.fail(move |call| fails(call).then_some(DeviceError::Lost));
-        assert_eq!(reader.next_record(), Err(DeviceError::Lost));
+        assert_eq!(
+            reader.next_record(),
+            Err(NqError::Device(DeviceError::Lost))
+        );
     }
 }
 
@@ -193,12 +202,15 @@ fn d4_a_ring_that_leaves_the_address_space_is_a_bad_address() {
     let (scripted, device) = Scripted::new(2);
     // Room for one record.
     scripted.place_next_ring(u64::MAX - 15);
-    let mut reader = NqReader::open(&device, CORE, NQ, 4).unwrap();
+    let mut reader = NqReader::open(&device, CORE, NQ, 4, Mode::Phase).unwrap();
     scripted.post(CORE, NQ, numbered(0));
     reader.next_record().unwrap().unwrap();
     let refused = reader.next_record();
     assert!(
-        matches!(refused, Err(DeviceError::BadAddress { .. })),
+        matches!(
+            refused,
+            Err(NqError::Device(DeviceError::BadAddress { .. }))
+        ),
         "{refused:?}"
     );
 }

@@ -163,6 +163,7 @@ fn the_report_has_the_earliest_start_and_the_latest_end_over_both_cores() {
         status: Status::SUCCESS,
         started_ns: Some(host_ns(TICK)),
         ended_ns: Some(host_ns(TICK * 2 + 100)),
+        ..Report::default()
     };
     assert_eq!(report, expected);
     let ticks = TICK + 100;
@@ -221,5 +222,7 @@ fn d1_every_queue_of_every_core_is_opened_once() {
             opened.push(Call::OpenNq(tpb, nq, 256 * RECORD_SIZE));
         }
     }
-    assert_eq!(scripted.log(), opened);
+    let mut log = scripted.log();
+    log.retain(|call| matches!(call, Call::OpenNq(..)));
+    assert_eq!(log, opened);
 }

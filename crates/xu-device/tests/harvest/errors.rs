@@ -147,28 +147,64 @@ fn d5_the_errors_of_a_core_are_told_apart_by_its_own_last_end() {
     assert_done(bench.look(), Status::SUCCESS);
 }
 
-#[test]
-fn d6_the_verdict_of_a_fault_is_not_renamed_by_the_error_ring() {
+/// An execution that times out: everything in the error ring counts.
+fn timed_out_with(kind: ErrorKind) -> Progress {
     let mut bench = Bench::begun();
     bench.look();
-    bench.post_error(FIRST, ErrorKind::EccUncorrectable, u64::MAX);
+    bench.post_error(FIRST, kind, u64::MAX);
+    bench.step(LIMIT)
+}
+
+#[test]
+fn d6_a_timeout_is_renamed_by_a_stronger_status_that_ends_the_unit() {
+    let status = Status::EXEC_HW_ERR_NC_UE;
+    let fault = hardware(FIRST, status);
+    assert_fatal(timed_out_with(ErrorKind::EccUncorrectable), status, &fault);
+}
+
+#[test]
+fn d6_a_timeout_is_not_renamed_by_an_equal_status_or_by_one_that_leaves_the_unit_usable() {
+    use ErrorKind::{EccCorrectable, Numerical, SoftwareSequencer, Transient, Unknown};
     let fault = Fault::Timeout {
         tpb: FIRST,
         limit: LIMIT,
         pending: 5,
         first: Engine::Pe,
     };
-    assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
-
-    let mut bench = Bench::begun();
-    bench.post(FIRST, Engine::Pe, end(TICK));
-    bench.post_error(FIRST, ErrorKind::EccUncorrectable, TICK);
-    match bench.look() {
-        Progress::Fatal(report, Fault::OutOfOrder { .. }) => {
-            assert_eq!(report.status, Status::FAILURE);
-        }
-        other => panic!("{other:?}"),
+    // Transient errors have the highest priority of all, and end no unit.
+    for kind in [
+        Transient,
+        SoftwareSequencer,
+        Numerical,
+        EccCorrectable,
+        Unknown(77),
+    ] {
+        assert_fatal(timed_out_with(kind), Status::TIMEOUT, &fault);
     }
+}
+
+#[test]
+fn d5_a_record_out_of_order_is_renamed_by_any_stronger_status_that_ends_the_unit() {
+    for (kind, status) in [
+        (ErrorKind::EccUncorrectable, Status::EXEC_HW_ERR_NC_UE),
+        (ErrorKind::Unknown(5), Status::HW_ERROR),
+    ] {
+        let mut bench = Bench::begun();
+        bench.post(FIRST, Engine::Pe, end(TICK));
+        bench.post_error(FIRST, kind, TICK);
+        assert_fatal(bench.look(), status, &hardware(FIRST, status));
+    }
+}
+
+#[test]
+fn a_fault_on_one_core_is_renamed_by_what_the_other_reports() {
+    let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+    bench.look();
+    bench.complete(SECOND, TICK);
+    bench.post_error(SECOND, ErrorKind::EccUncorrectable, TICK);
+    bench.step(LIMIT);
+    let status = Status::EXEC_HW_ERR_NC_UE;
+    assert_fatal(bench.step(LIMIT), status, &hardware(SECOND, status));
 }
 
 #[test]
@@ -287,13 +323,17 @@ fn a_report_of_an_execution_with_errors_has_its_times() {
 }
 
 #[test]
-fn d5_a_hardware_error_is_not_inherited_by_the_next_execution() {
+fn d6_nothing_runs_after_a_fault_and_leftovers_complete_nothing() {
     let mut bench = with_errors(&[ErrorKind::EccUncorrectable]);
     let fault = hardware(FIRST, Status::EXEC_HW_ERR_NC_UE);
     assert_fatal(bench.look(), Status::EXEC_HW_ERR_NC_UE, &fault);
-    bench.harvester.begin(0, STAGED, Some(LIMIT));
     bench.complete(FIRST, TICK + 100);
-    assert_done(bench.look(), Status::SUCCESS);
+    for _ in 0..2 {
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
+        let progress = bench.look();
+        assert_fatal(progress, Status::EXEC_UNIT_UNRECOVERABLE, &Fault::UnitEnded);
+        assert_eq!(bench.look(), Progress::Continue);
+    }
 }
 
 #[test]

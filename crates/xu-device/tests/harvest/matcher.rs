@@ -177,9 +177,10 @@ fn d4_any_other_custom_record_is_a_hardware_error_in_any_state() {
     for sub_id in [11, 12, 255, 256, 0x7FFF, u16::MAX] {
         for history in [START_PENDING, END_PENDING] {
             let mut bench = bench(2, Engine::Act, history, custom(sub_id));
-            let fault = Fault::Hardware {
+            let fault = Fault::UnknownCustom {
                 tpb: FIRST,
-                status: Status::HW_ERROR,
+                engine: Engine::Act,
+                sub_id,
             };
             assert_fatal(bench.look(), Status::HW_ERROR, &fault);
             assert_eq!(bench.scripted.probes(), 0);

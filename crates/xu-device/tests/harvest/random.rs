@@ -89,7 +89,7 @@ proptest! {
                 }
                 Op::Step(ns) => {
                     now += ns;
-                    match bench.harvester.step(now) {
+                    match bench.harvester.step(now, &mut ()) {
                         Progress::Continue => {}
                         Progress::Done(report) => {
                             prop_assert!(running);

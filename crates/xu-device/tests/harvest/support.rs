@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xu_abi::device::ERROR_NQ;
 use xu_abi::record::{ErrorKind, Subtype};
 use xu_abi::{Engine, ErrorRecord, Status, StatusRecord, TpbIndex};
-use xu_device::harvest::{Fault, Harvester, Progress, Report};
+use xu_device::harvest::{Fault, Harvester, Observer, Progress, Report};
 use xu_device::map;
 use xu_device::stage::Staged;
 use zerocopy::little_endian::U16;
@@ -29,6 +29,43 @@ pub(crate) const STAGED: Staged = Staged {
 pub(crate) struct Bench {
     pub(crate) scripted: Arc<Scripted>,
     pub(crate) harvester: Harvester,
+    /// What the observer of every step was told.
+    pub(crate) heard: Heard,
+}
+
+/// Writes down what it is told.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(pub(crate) Vec<News>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum News {
+    BarrierOverdue(TpbIndex, Duration),
+    TensorDone(TpbIndex, Engine, u32),
+    DebugValue(TpbIndex, Engine, u32),
+    TensorRead(TpbIndex, Engine, u32),
+    DeviceError(TpbIndex, ErrorKind, u16),
+}
+
+impl Observer for Heard {
+    fn barrier_overdue(&mut self, tpb: TpbIndex, waited: Duration) {
+        self.0.push(News::BarrierOverdue(tpb, waited));
+    }
+
+    fn tensor_done(&mut self, tpb: TpbIndex, engine: Engine, id: u32) {
+        self.0.push(News::TensorDone(tpb, engine, id));
+    }
+
+    fn debug_value(&mut self, tpb: TpbIndex, engine: Engine, value: u32) {
+        self.0.push(News::DebugValue(tpb, engine, value));
+    }
+
+    fn tensor_read(&mut self, tpb: TpbIndex, engine: Engine, id: u32) {
+        self.0.push(News::TensorRead(tpb, engine, id));
+    }
+
+    fn device_error(&mut self, tpb: TpbIndex, kind: ErrorKind, mask: u16) {
+        self.0.push(News::DeviceError(tpb, kind, mask));
+    }
 }
 
 impl Bench {
@@ -53,6 +90,7 @@ impl Bench {
         Self {
             scripted,
             harvester,
+            heard: Heard::default(),
         }
     }
 
@@ -91,7 +129,7 @@ impl Bench {
     }
 
     pub(crate) fn step(&mut self, now: Duration) -> Progress {
-        self.harvester.step(now.as_nanos() as u64)
+        self.harvester.step(now.as_nanos() as u64, &mut self.heard)
     }
 
     /// A step at time 0.

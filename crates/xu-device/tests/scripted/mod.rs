@@ -63,13 +63,17 @@ struct State {
     reserved: u64,
     semaphores: HashMap<(TpbIndex, SemIndex), i32>,
     overflowed: HashSet<TpbIndex>,
-    memory_errors: MemoryErrors,
+    memory_errors: HashMap<TpbIndex, MemoryErrors>,
+    clock: Option<Clock>,
+    /// What the tail registers say, where it is not the truth.
+    tails: HashMap<(TpbIndex, u8), u64>,
     rings: HashMap<(TpbIndex, u8), Ring>,
     dma: HashMap<DmaQueue, (DeviceAddr, DeviceAddr)>,
     endless: Option<(TpbIndex, u8)>,
     next_ring: Option<u64>,
     script: Option<Script>,
     log: Vec<Call>,
+    is_quiet: bool,
 }
 
 /// The device's end of a notification ring.
@@ -155,6 +159,33 @@ impl Scripted {
         self.state().overflowed.insert(tpb);
     }
 
+    /// Gives a core's counters of memory errors their values.
+    pub(crate) fn set_memory_errors(&self, tpb: TpbIndex, errors: MemoryErrors) {
+        self.state().memory_errors.insert(tpb, errors);
+    }
+
+    /// Has the clocks read `clock` from now on.
+    pub(crate) fn set_clock(&self, clock: Clock) {
+        self.state().clock = Some(clock);
+    }
+
+    /// Has a tail register say `tail`, whatever was written.
+    pub(crate) fn set_tail(&self, tpb: TpbIndex, nq: u8, tail: u64) {
+        self.state().tails.insert((tpb, nq), tail);
+    }
+
+    /// Whether a notification queue has room for one more record.
+    pub(crate) fn has_room(&self, tpb: TpbIndex, nq: u8) -> bool {
+        let state = self.state();
+        let ring = &state.rings[&(tpb, nq)];
+        ring.written - ring.freed < ring.bytes / RECORD_SIZE - 1
+    }
+
+    /// Writes no log from now on: then no call of a reader allocates memory here.
+    pub(crate) fn be_quiet(&self) {
+        self.state().is_quiet = true;
+    }
+
     /// From now on every record that is read from this queue is at once a fresh one of the next lap.
     pub(crate) fn write_without_end(&self, tpb: TpbIndex, nq: u8) {
         self.state().endless = Some((tpb, nq));
@@ -198,7 +229,9 @@ impl Scripted {
     fn enter(&self, call: Call) -> Result<MutexGuard<'_, State>, DeviceError> {
         let mut state = self.state();
         let failure = state.script.as_mut().and_then(|script| script(&call));
-        state.log.push(call);
+        if !state.is_quiet {
+            state.log.push(call);
+        }
         match failure {
             Some(error) => Err(error),
             None => Ok(state),
@@ -362,13 +395,16 @@ impl Device for Scripted {
 
     fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {
         let state = self.enter(Call::Tail(tpb, nq))?;
+        if let Some(tail) = state.tails.get(&(tpb, nq)) {
+            return Ok(*tail);
+        }
         let ring = &state.rings[&(tpb, nq)];
         Ok(ring.written * RECORD_SIZE % ring.bytes)
     }
 
     fn memory_errors(&self, tpb: TpbIndex) -> Result<MemoryErrors, DeviceError> {
         let state = self.enter(Call::MemoryErrors(tpb))?;
-        Ok(state.memory_errors)
+        Ok(state.memory_errors.get(&tpb).copied().unwrap_or_default())
     }
 
     fn now_ns(&self) -> u64 {
@@ -381,7 +417,7 @@ impl Device for Scripted {
     }
 
     fn clock(&self) -> Clock {
-        CLOCK
+        self.state().clock.unwrap_or(CLOCK)
     }
 
     fn quiesce(&self, tpb: TpbIndex) -> Result<(), DeviceError> {
