@@ -226,3 +226,45 @@ fn d1_every_queue_of_every_core_is_opened_once() {
     log.retain(|call| matches!(call, Call::OpenNq(..)));
     assert_eq!(log, opened);
 }
+
+#[test]
+fn d4_only_one_or_two_cores_are_harvested_together() {
+    let (scripted, device) = crate::scripted::Scripted::new(2);
+    for cores in [0, 3, 4] {
+        let tpbs = vec![FIRST; cores];
+        let refused = xu_device::harvest::Harvester::open(&device, &tpbs).err();
+        let expected = xu_device::DeviceError::BadArgument {
+            what: "physical cores of a logical core",
+            value: cores as u64,
+            allowed: "1 or 2",
+        };
+        assert_eq!(refused, Some(expected));
+    }
+    assert_eq!(scripted.log(), []);
+}
+
+#[test]
+fn d3_requests_that_produce_many_extra_records_lose_none() {
+    // The scripted device takes a record without room for a mistake of the reader.
+    let mut bench = Bench::open(2, &[FIRST]);
+    for execution in 1..=5 {
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
+        for engine in Engine::ALL {
+            bench.start(FIRST, engine, execution * TICK);
+        }
+        let mut posted = 0;
+        while posted < 1_000 {
+            for engine in Engine::ALL {
+                // As fast as sweeps read.
+                (0..16).for_each(|_| bench.post(FIRST, engine, custom(7)));
+            }
+            posted += 16;
+            assert_eq!(bench.look(), Progress::Continue);
+        }
+        for engine in Engine::ALL {
+            bench.end(FIRST, engine, execution * TICK);
+        }
+        assert_done(bench.run(), Status::SUCCESS);
+    }
+    assert_eq!(bench.heard.0.len(), 5 * 5 * 1_008);
+}

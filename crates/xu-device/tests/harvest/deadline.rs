@@ -2,7 +2,8 @@
 
 use crate::scripted::Call;
 use crate::support::{
-    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, of_subtype,
+    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, end, of_subtype,
+    start,
 };
 use core::time::Duration;
 use xu_abi::record::{RECORD_SIZE, ring_bits};
@@ -273,8 +274,12 @@ fn d6_what_comes_after_the_verdict_does_not_change_it() {
 }
 
 #[test]
-fn d5_two_cores_of_which_one_ends_late_are_one_completion() {
-    let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+fn d5_two_cores_of_which_one_ends_after_1_ms_and_one_after_500_are_one_completion() {
+    let mut bench = Bench::open(2, &[FIRST, SECOND]);
+    bench
+        .harvester
+        .begin(0, STAGED, Some(Duration::from_secs(1)));
+    bench.look();
     bench.complete(FIRST, TICK);
     let millisecond = Duration::from_millis(1);
     assert_eq!(bench.step(millisecond), Progress::Continue);
@@ -282,6 +287,106 @@ fn d5_two_cores_of_which_one_ends_late_are_one_completion() {
     bench.complete(SECOND, TICK * 500);
     assert_done(bench.step(millisecond * 500), Status::SUCCESS);
     assert_eq!(bench.step(millisecond * 501), Progress::Continue);
+}
+
+#[test]
+fn d6_five_queued_requests_of_four_fifths_of_the_period_do_not_time_out() {
+    let mut bench = Bench::open(2, &[FIRST]);
+    let (period, takes) = (Duration::from_secs(1), Duration::from_millis(800));
+    // All were staged at time 0; each begins when the one before it is done.
+    let mut now = Duration::ZERO;
+    for execution in 1..=5 {
+        bench
+            .harvester
+            .begin(now.as_nanos() as u64, STAGED, Some(period));
+        assert_eq!(bench.step(now), Progress::Continue);
+        now += takes;
+        assert_eq!(bench.step(now - NANOSECOND), Progress::Continue);
+        bench.complete(FIRST, execution * TICK);
+        assert_done(bench.step(now), Status::SUCCESS);
+    }
+    assert_eq!(now, takes * 5);
+}
+
+#[test]
+fn d6_records_that_come_after_a_fault_are_counted_and_complete_nothing() {
+    let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+    bench.complete(SECOND, TICK);
+    bench.look();
+    assert_eq!(bench.harvester.late_records(), 0);
+    assert_fatal(
+        bench.step(LIMIT),
+        Status::TIMEOUT,
+        &timeout(FIRST, 5, Engine::Pe),
+    );
+    assert_eq!(bench.harvester.late_records(), 0);
+    bench.complete(FIRST, TICK);
+    assert_eq!(bench.step(LIMIT), Progress::Continue);
+    assert_eq!(bench.harvester.late_records(), 10);
+    bench.post(SECOND, Engine::Sp, custom(99));
+    assert_eq!(bench.harvester.late_records(), 11);
+    assert_eq!(bench.harvester.late_records(), 11);
+    assert_eq!(bench.step(LIMIT), Progress::Continue);
+}
+
+#[test]
+fn d6_late_records_are_given_back_and_a_ring_of_them_is_the_most_that_is_read() {
+    let mut bench = Bench::begun();
+    bench.look();
+    bench.step(LIMIT);
+    // Fills the ring ten times over: without credit the scripted device has no room.
+    for late in 1..=10 {
+        for _ in 0..255 {
+            bench.post(FIRST, Engine::Act, custom(6));
+        }
+        assert_eq!(bench.harvester.late_records(), 255 * late);
+    }
+    let before = bench.harvester.late_records();
+    let nq = Engine::Act.status_nq();
+    endless(&bench, nq, before % 256);
+    assert_eq!(bench.harvester.late_records(), before + 256);
+}
+
+/// Has every record of a ring be fresh whenever it is reached, from a reader at `index` on an even lap on.
+fn endless(bench: &Bench, nq: u8, index: u64) {
+    let ring = bench.scripted.ring(FIRST, nq);
+    let lap = |at: u64| (at < index) as u64 + 9;
+    for at in 0..256 {
+        let mut record = custom(6);
+        record.ring_and_tag = if lap(at).is_multiple_of(2) == map::FIRST_PHASE {
+            ring_bits::PHASE
+        } else {
+            0
+        };
+        let addr = ring.checked_add(at * RECORD_SIZE).unwrap();
+        bench.scripted.poke(addr, record.as_bytes());
+    }
+    bench.scripted.write_without_end(FIRST, nq);
+}
+
+#[test]
+fn barriers_are_counted_from_what_the_semaphore_said_at_opening() {
+    for base in [0, 1, 41, -1, i32::MAX, i32::MIN] {
+        let (scripted, device) = crate::scripted::Scripted::new(2);
+        scripted.set_semaphore(FIRST, map::COLLECTIVES_BARRIER, base);
+        let mut harvester = xu_device::harvest::Harvester::open(&device, &[FIRST]).unwrap();
+        for n in 1..=3 {
+            let staged = Staged {
+                barriers: [Some(n), None],
+                ..STAGED
+            };
+            harvester.begin(0, staged, None);
+            for engine in Engine::ALL {
+                for record in [start(TICK), end(TICK)] {
+                    scripted.post(FIRST, engine.status_nq(), zerocopy::transmute!(record));
+                }
+            }
+            assert_eq!(harvester.step(0, &mut ()), Progress::Continue, "{base} {n}");
+            let count = base.wrapping_add(n as i32);
+            scripted.set_semaphore(FIRST, map::COLLECTIVES_BARRIER, count);
+            assert_done(harvester.step(0, &mut ()), Status::SUCCESS);
+        }
+    }
 }
 
 #[test]

@@ -7,17 +7,27 @@
 //! |---|---|
 //! | `support` | a harvester, its device, and the records that are posted |
 //! | `matcher` | the table: subtypes, states, sub-ids, debug hints |
+//! | `table` | the pure functions over all of their inputs |
 //! | `deadline` | barrier, deadline, when the overflow bit is looked at |
 //! | `errors` | the error ring, and failing reads |
-//! | `attribution` | order, several executions, two cores, times |
-//! | `random` | random records and random interleavings |
+//! | `memory_errors` | the counters of memory errors |
+//! | `attribution` | order, several executions, two cores, what comes late |
+//! | `times` | stamps, clocks, the response area |
+//! | `observer` | what is told on the side |
+//! | `random` | random interleavings, and any bytes taken for a device |
+//! | `hostile` | what must hold of any bytes; the fuzz targets call it, too |
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
 mod attribution;
 mod deadline;
 mod errors;
+mod hostile;
 mod matcher;
+mod memory_errors;
+mod observer;
 mod random;
 #[path = "../scripted/mod.rs"]
 mod scripted;
 mod support;
+mod table;
+mod times;

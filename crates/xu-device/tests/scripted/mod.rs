@@ -50,6 +50,9 @@ pub(crate) enum Call {
 /// Says which calls fail, and with what.
 type Script = Box<dyn FnMut(&Call) -> Option<DeviceError> + Send>;
 
+/// What happens on the device just before a call.
+type Interruption = (Call, Box<dyn FnOnce() + Send>);
+
 /// The scripted device.
 pub(crate) struct Scripted {
     arch: u8,
@@ -72,6 +75,7 @@ struct State {
     endless: Option<(TpbIndex, u8)>,
     next_ring: Option<u64>,
     script: Option<Script>,
+    interruption: Option<Interruption>,
     log: Vec<Call>,
     is_quiet: bool,
 }
@@ -206,6 +210,11 @@ impl Scripted {
         self.state().script = Some(Box::new(script));
     }
 
+    /// Has `happen` happen once, just before `call`.
+    pub(crate) fn interrupt(&self, call: Call, happen: impl FnOnce() + Send + 'static) {
+        self.state().interruption = Some((call, Box::new(happen)));
+    }
+
     /// Forgets the log.
     pub(crate) fn forget(&self) {
         self.state().log.clear();
@@ -228,6 +237,12 @@ impl Scripted {
 
     fn enter(&self, call: Call) -> Result<MutexGuard<'_, State>, DeviceError> {
         let mut state = self.state();
+        if let Some((_, happen)) = state.interruption.take_if(|(before, _)| *before == call) {
+            // It has calls to make.
+            drop(state);
+            happen();
+            state = self.state();
+        }
         let failure = state.script.as_mut().and_then(|script| script(&call));
         if !state.is_quiet {
             state.log.push(call);
