@@ -212,7 +212,7 @@ impl NqReader {
         let tail_index = (tail / RECORD_SIZE) as u32;
         // `entries` is a power of two, so wrapping in 32 bits is wrapping in the ring.
         let ahead = tail_index.wrapping_sub(self.index) & (self.entries - 1);
-        // One slot stays free. Saturating: after refused acknowledgements anything may be outstanding.
+        // One slot stays free.
         let room = (self.entries - 1).saturating_sub(self.unacknowledged);
         if ahead > room {
             return Err(NqError::TailTooFarAhead {

@@ -132,7 +132,7 @@ impl Harvester {
         })
     }
 
-    /// Takes up the execution at the head of the queue. `timeout` of `None` waits for ever.
+    /// Takes up the execution at the head of the queue; the one before it is over. `timeout` of `None` waits for ever.
     ///
     /// After a fault nothing can begin: the next step says so.
     pub fn begin(&mut self, now_ns: u64, staged: Staged, timeout: Option<Duration>) {

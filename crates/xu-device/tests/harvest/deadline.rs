@@ -234,6 +234,16 @@ fn d3_the_overflow_of_any_core_that_has_not_ended_explains_a_timeout() {
 }
 
 #[test]
+fn d3_the_overflow_of_a_core_that_has_ended_explains_no_timeout() {
+    let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
+    bench.complete(FIRST, TICK);
+    bench.look();
+    bench.scripted.latch_overflow(FIRST);
+    let fault = timeout(SECOND, 5, Engine::Pe);
+    assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
+}
+
+#[test]
 fn d3_the_overflow_bit_is_not_looked_at_on_the_happy_path() {
     let mut bench = Bench::open(2, &[FIRST, SECOND]);
     bench.scripted.latch_overflow(FIRST);

@@ -163,6 +163,16 @@ fn d6_a_timeout_is_renamed_by_a_stronger_status_that_ends_the_unit() {
 }
 
 #[test]
+fn d6_after_a_timeout_errors_later_than_the_last_end_count_too() {
+    let mut bench = Bench::begun();
+    bench.complete_all_but(FIRST, Engine::Pe);
+    bench.look();
+    bench.post_error(FIRST, ErrorKind::EccUncorrectable, TICK * 9);
+    let status = Status::EXEC_HW_ERR_NC_UE;
+    assert_fatal(bench.step(LIMIT), status, &hardware(FIRST, status));
+}
+
+#[test]
 fn d6_a_timeout_is_not_renamed_by_an_equal_status_or_by_one_that_leaves_the_unit_usable() {
     use ErrorKind::{EccCorrectable, Numerical, SoftwareSequencer, Transient, Unknown};
     let fault = Fault::Timeout {

@@ -1,8 +1,8 @@
 //! The counters of memory errors: looked at after executions that did not succeed, and what a rise means.
 
-use crate::scripted::Call;
+use crate::scripted::{Call, Scripted};
 use crate::support::{
-    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, end,
+    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, end, start,
 };
 use xu_abi::record::ErrorKind;
 use xu_abi::{Engine, Status};
@@ -93,26 +93,46 @@ fn d6_a_rise_says_why_an_execution_timed_out_overflowed_or_went_out_of_order() {
 
 #[test]
 fn what_was_counted_before_opening_or_before_the_last_look_is_not_held_against_an_execution() {
-    let (scripted, device) = crate::scripted::Scripted::new(2);
+    let (scripted, device) = Scripted::new(2);
     let old = MemoryErrors {
         sram: 3,
         hbm: 4,
         hbm_repairable: 5,
     };
     scripted.set_memory_errors(FIRST, old);
-    let mut harvester = xu_device::harvest::Harvester::open(&device, &[FIRST]).unwrap();
-    scripted.set_semaphore(FIRST, xu_device::map::COLLECTIVES_BARRIER, 1);
+    let mut bench = Bench::around(scripted, &device, &[FIRST]);
     // After a reset the counters begin again.
     for counted in [old, NONE, NONE] {
-        scripted.set_memory_errors(FIRST, counted);
-        harvester.begin(0, STAGED, Some(LIMIT));
+        bench.scripted.set_memory_errors(FIRST, counted);
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
         for engine in Engine::ALL {
-            let records = [crate::support::start(TICK), custom(0), end(TICK)];
-            for record in records {
-                scripted.post(FIRST, engine.status_nq(), zerocopy::transmute!(record));
-            }
+            bench.post(FIRST, engine, start(TICK));
+            bench.post(FIRST, engine, custom(0));
+            bench.post(FIRST, engine, end(TICK));
         }
-        assert_done(harvester.step(0, &mut ()), Status::EXEC_OOB);
+        assert_done(bench.look(), Status::EXEC_OOB);
+    }
+}
+
+#[test]
+fn a_rise_is_counted_from_the_last_look() {
+    let count = |sram| MemoryErrors { sram, ..NONE };
+    let (scripted, device) = Scripted::new(2);
+    scripted.set_memory_errors(FIRST, count(5));
+    let mut bench = Bench::around(scripted, &device, &[FIRST]);
+    // The counters are reset, and rise from there.
+    for (sram, fatal) in [(5, false), (0, false), (1, true)] {
+        bench.scripted.set_memory_errors(FIRST, count(sram));
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
+        bench.complete(FIRST, TICK);
+        bench.post_error(FIRST, ErrorKind::Numerical, TICK);
+        if fatal {
+            let status = Status::EXEC_HW_ERR_NC_UE;
+            let fault = Fault::Hardware { tpb: FIRST, status };
+            assert_fatal(bench.look(), status, &fault);
+        } else {
+            assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_NUM_ERR);
+        }
     }
 }
 
