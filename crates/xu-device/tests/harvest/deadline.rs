@@ -1,120 +1,16 @@
-//! The collectives barrier, the deadline behind it, and when the overflow bit is looked at.
+//! The deadline behind the barrier, and when the overflow bit is looked at.
 
-use crate::scripted::Call;
 use crate::support::{
-    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, end, of_subtype,
-    start,
+    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, hold, of_subtype,
+    pass, timeout,
 };
 use core::time::Duration;
 use xu_abi::record::{RECORD_SIZE, ring_bits};
-use xu_abi::{Engine, Status, TpbIndex};
+use xu_abi::{Engine, Status};
 use xu_device::harvest::{Fault, Progress};
-use xu_device::map;
-use xu_device::stage::Staged;
 use zerocopy::IntoBytes;
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
-
-fn hold(bench: &Bench, tpb: TpbIndex) {
-    passed(bench, tpb, 0);
-}
-
-fn pass(bench: &Bench, tpb: TpbIndex) {
-    passed(bench, tpb, 1);
-}
-
-fn passed(bench: &Bench, tpb: TpbIndex, barriers: i32) {
-    bench
-        .scripted
-        .set_semaphore(tpb, map::COLLECTIVES_BARRIER, barriers);
-}
-
-fn timeout(tpb: TpbIndex, pending: usize, first: Engine) -> Fault {
-    Fault::Timeout {
-        tpb,
-        limit: LIMIT,
-        pending,
-        first,
-    }
-}
-
-#[test]
-fn while_the_barrier_stands_on_any_core_no_record_is_read() {
-    for held in [FIRST, SECOND] {
-        let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
-        hold(&bench, held);
-        bench.complete(FIRST, TICK);
-        bench.complete(SECOND, TICK);
-        for _ in 0..3 {
-            assert_eq!(bench.look(), Progress::Continue);
-        }
-        let reads = |call: &Call| matches!(call, Call::Load(_) | Call::Read(..));
-        assert_eq!(bench.scripted.count(reads), 0);
-        pass(&bench, held);
-        assert_done(bench.look(), Status::SUCCESS);
-    }
-}
-
-#[test]
-fn the_count_of_barriers_wraps() {
-    for (wanted, count, clear) in [
-        (u32::MAX, -2, false),
-        (u32::MAX, -1, true),
-        (u32::MAX, 0, true),
-        (0, -1, false),
-        (1 << 31, i32::MAX, false),
-        (1 << 31, i32::MIN, true),
-    ] {
-        let mut bench = Bench::open(2, &[FIRST]);
-        let staged = Staged {
-            barriers: [Some(wanted), None],
-            ..STAGED
-        };
-        bench.harvester.begin(0, staged, Some(LIMIT));
-        passed(&bench, FIRST, count);
-        bench.complete(FIRST, TICK);
-        assert_eq!(
-            bench.look() != Progress::Continue,
-            clear,
-            "{wanted} {count}"
-        );
-    }
-}
-
-#[test]
-fn a_barrier_that_stands_warns_at_120_seconds_and_then_at_twice_the_time_and_never_fails() {
-    let mut bench = Bench::open(2, &[FIRST]);
-    let begun = Duration::from_secs(1_000);
-    bench.harvester.begin(
-        begun.as_nanos() as u64,
-        STAGED,
-        Some(Duration::from_secs(1)),
-    );
-    hold(&bench, FIRST);
-    let mut expected = 0;
-    for seconds in [120, 240, 480, 960, 1_920, 3_840] {
-        let threshold = begun + Duration::from_secs(seconds);
-        assert_eq!(bench.step(threshold - NANOSECOND), Progress::Continue);
-        assert_eq!(bench.harvester.barrier_warnings(), expected);
-        assert_eq!(bench.step(threshold), Progress::Continue);
-        expected += 1;
-        assert_eq!(bench.harvester.barrier_warnings(), expected);
-        assert_eq!(bench.step(threshold + NANOSECOND), Progress::Continue);
-        assert_eq!(bench.harvester.barrier_warnings(), expected);
-    }
-    bench.step(Duration::from_nanos(u64::MAX));
-    pass(&bench, FIRST);
-    bench.complete(FIRST, TICK);
-    assert_done(bench.look(), Status::SUCCESS);
-    // The next execution begins with the first threshold again.
-    hold(&bench, FIRST);
-    let warnings = bench.harvester.barrier_warnings();
-    bench.harvester.begin(0, STAGED, None);
-    bench.step(Duration::from_secs(120) - NANOSECOND);
-    assert_eq!(bench.harvester.barrier_warnings(), warnings);
-    bench.step(Duration::from_secs(120));
-    assert_eq!(bench.harvester.barrier_warnings(), warnings + 1);
-}
 
 #[test]
 fn d6_the_deadline_runs_from_the_step_that_finds_the_barrier_clear() {
@@ -272,18 +168,6 @@ fn the_timeout_names_the_core_that_has_not_ended_and_its_engines() {
 }
 
 #[test]
-fn d6_what_comes_after_the_verdict_does_not_change_it() {
-    let mut bench = Bench::begun();
-    bench.look();
-    let fault = timeout(FIRST, 5, Engine::Pe);
-    assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
-    bench.complete(FIRST, TICK);
-    for _ in 0..3 {
-        assert_eq!(bench.step(LIMIT * 5), Progress::Continue);
-    }
-}
-
-#[test]
 fn d5_two_cores_of_which_one_ends_after_1_ms_and_one_after_500_are_one_completion() {
     let mut bench = Bench::open(2, &[FIRST, SECOND]);
     bench
@@ -316,87 +200,6 @@ fn d6_five_queued_requests_of_four_fifths_of_the_period_do_not_time_out() {
         assert_done(bench.step(now), Status::SUCCESS);
     }
     assert_eq!(now, takes * 5);
-}
-
-#[test]
-fn d6_records_that_come_after_a_fault_are_counted_and_complete_nothing() {
-    let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
-    bench.complete(SECOND, TICK);
-    bench.look();
-    assert_eq!(bench.harvester.late_records(), 0);
-    assert_fatal(
-        bench.step(LIMIT),
-        Status::TIMEOUT,
-        &timeout(FIRST, 5, Engine::Pe),
-    );
-    assert_eq!(bench.harvester.late_records(), 0);
-    bench.complete(FIRST, TICK);
-    assert_eq!(bench.step(LIMIT), Progress::Continue);
-    assert_eq!(bench.harvester.late_records(), 10);
-    bench.post(SECOND, Engine::Sp, custom(99));
-    assert_eq!(bench.harvester.late_records(), 11);
-    assert_eq!(bench.harvester.late_records(), 11);
-    assert_eq!(bench.step(LIMIT), Progress::Continue);
-}
-
-#[test]
-fn d6_late_records_are_given_back_and_a_ring_of_them_is_the_most_that_is_read() {
-    let mut bench = Bench::begun();
-    bench.look();
-    bench.step(LIMIT);
-    // Fills the ring ten times over: without credit the scripted device has no room.
-    for late in 1..=10 {
-        for _ in 0..255 {
-            bench.post(FIRST, Engine::Act, custom(6));
-        }
-        assert_eq!(bench.harvester.late_records(), 255 * late);
-    }
-    let before = bench.harvester.late_records();
-    let nq = Engine::Act.status_nq();
-    endless(&bench, nq, before % 256);
-    assert_eq!(bench.harvester.late_records(), before + 256);
-}
-
-/// Has every record of a ring be fresh whenever it is reached, from a reader at `index` on an even lap on.
-fn endless(bench: &Bench, nq: u8, index: u64) {
-    let ring = bench.scripted.ring(FIRST, nq);
-    let lap = |at: u64| (at < index) as u64 + 9;
-    for at in 0..256 {
-        let mut record = custom(6);
-        record.ring_and_tag = if lap(at).is_multiple_of(2) == map::FIRST_PHASE {
-            ring_bits::PHASE
-        } else {
-            0
-        };
-        let addr = ring.checked_add(at * RECORD_SIZE).unwrap();
-        bench.scripted.poke(addr, record.as_bytes());
-    }
-    bench.scripted.write_without_end(FIRST, nq);
-}
-
-#[test]
-fn barriers_are_counted_from_what_the_semaphore_said_at_opening() {
-    for base in [0, 1, 41, -1, i32::MAX, i32::MIN] {
-        let (scripted, device) = crate::scripted::Scripted::new(2);
-        scripted.set_semaphore(FIRST, map::COLLECTIVES_BARRIER, base);
-        let mut harvester = xu_device::harvest::Harvester::open(&device, &[FIRST]).unwrap();
-        for n in 1..=3 {
-            let staged = Staged {
-                barriers: [Some(n), None],
-                ..STAGED
-            };
-            harvester.begin(0, staged, None);
-            for engine in Engine::ALL {
-                for record in [start(TICK), end(TICK)] {
-                    scripted.post(FIRST, engine.status_nq(), zerocopy::transmute!(record));
-                }
-            }
-            assert_eq!(harvester.step(0, &mut ()), Progress::Continue, "{base} {n}");
-            let count = base.wrapping_add(n as i32);
-            scripted.set_semaphore(FIRST, map::COLLECTIVES_BARRIER, count);
-            assert_done(harvester.step(0, &mut ()), Status::SUCCESS);
-        }
-    }
 }
 
 #[test]

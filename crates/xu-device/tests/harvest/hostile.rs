@@ -94,9 +94,13 @@ pub(crate) fn any_device(bytes: &[u8]) {
                 let record = bytes.array();
                 post(&scripted, &mut posted, &TPBS[..cores], tpb, engine, record);
             }
-            // START and END of every engine.
+            // START and END of every engine of one core or of all.
             7 => {
+                let only = bytes.byte();
                 for tpb in &TPBS[..cores] {
+                    if only & 3 == 2 + tpb.get() as u8 {
+                        continue;
+                    }
                     for engine in Engine::ALL {
                         for subtype in [2, 3] {
                             let mut record = [0; 16];
@@ -204,37 +208,53 @@ pub(crate) fn any_ring(bytes: &[u8]) {
     let contents: Vec<u8> = (0..entries * 16).map(|_| bytes.byte()).collect();
     scripted.poke(ring, &contents);
     let ring_bytes = u64::from(entries) * RECORD_SIZE;
-    let mut index = 0;
+    let (mut read, mut acknowledged, mut tail) = (0, 0, 0);
     while let Some(call) = bytes.next() {
         if call & 3 == 0 {
-            let tail = u64::from_le_bytes(bytes.array());
-            // Mostly inside the ring.
-            let tail = if call & 4 == 0 {
-                tail
-            } else {
-                tail % (ring_bytes + 32)
-            };
+            tail = u64::from_le_bytes(bytes.array());
+            if call & 4 != 0 {
+                // Mostly inside the ring.
+                tail %= ring_bytes + 32;
+            }
             scripted.set_tail(TPBS[0], 5, tail);
             continue;
         }
         scripted.forget();
         let record = reader.next_record();
-        let here = ring.checked_add(index * RECORD_SIZE).expect("in memory");
+        let here = ring
+            .checked_add(read * RECORD_SIZE % ring_bytes)
+            .expect("in memory");
+        let mut vouched = None;
+        let given_back = acknowledged;
         for call in scripted.log() {
             use crate::scripted::Call::{Acknowledge, Load, Read, Tail};
             match call {
                 Load(at) => assert_eq!(at, here),
                 Read(at, bytes) => assert_eq!((at, bytes), (here, 16)),
-                Tail(..) => assert_eq!(mode, Mode::Tail),
-                Acknowledge(_, _, head) => assert!(head < ring_bytes && head % RECORD_SIZE == 0),
+                Tail(..) => vouched = Some(tail),
+                Acknowledge(_, _, head) => {
+                    assert!(head < ring_bytes && head.is_multiple_of(RECORD_SIZE));
+                    acknowledged = read + 1;
+                }
                 other => panic!("{other:?}"),
             }
         }
-        if let Ok(Some(record)) = record {
-            // CAST: a ring of this test has at most 256 bytes.
-            let start = (index * RECORD_SIZE) as usize;
-            assert_eq!(record[..], contents[start..start + 16]);
-            index = (index + 1) % u64::from(entries);
+        let Ok(Some(record)) = record else {
+            continue;
+        };
+        // CAST: a ring of this test has at most 256 bytes.
+        let start = (here.get() - ring.get()) as usize;
+        assert_eq!(record[..], contents[start..start + 16]);
+        if let Some(tail) = vouched {
+            assert_eq!(mode, Mode::Tail);
+            assert!(tail < ring_bytes && tail.is_multiple_of(RECORD_SIZE));
+            // From what was given back on, the tail comes after the record.
+            let given_back = given_back * RECORD_SIZE % ring_bytes;
+            let ahead = |offset: u64| (offset + ring_bytes - given_back) % ring_bytes;
+            assert!(ahead(tail) > ahead(start as u64), "{tail} at {start}");
         }
+        read += 1;
+        // No record is fresh on two laps, and nobody writes.
+        assert!(read <= u64::from(entries));
     }
 }

@@ -8,7 +8,9 @@
 //! | `support` | a harvester, its device, and the records that are posted |
 //! | `matcher` | the table: subtypes, states, sub-ids, debug hints |
 //! | `table` | the pure functions over all of their inputs |
-//! | `deadline` | barrier, deadline, when the overflow bit is looked at |
+//! | `barrier` | the collectives barrier |
+//! | `deadline` | deadline, when the overflow bit is looked at |
+//! | `late` | what comes after a fault |
 //! | `errors` | the error ring, and failing reads |
 //! | `memory_errors` | the counters of memory errors |
 //! | `attribution` | order, several executions, two cores, what comes late |
@@ -19,9 +21,11 @@
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
 mod attribution;
+mod barrier;
 mod deadline;
 mod errors;
 mod hostile;
+mod late;
 mod matcher;
 mod memory_errors;
 mod observer;

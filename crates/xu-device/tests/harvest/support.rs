@@ -158,6 +158,33 @@ impl Bench {
     }
 }
 
+/// The core stands before its barrier.
+pub(crate) fn hold(bench: &Bench, tpb: TpbIndex) {
+    passed(bench, tpb, 0);
+}
+
+/// The core has passed its barrier.
+pub(crate) fn pass(bench: &Bench, tpb: TpbIndex) {
+    passed(bench, tpb, 1);
+}
+
+/// The core has passed so many barriers.
+pub(crate) fn passed(bench: &Bench, tpb: TpbIndex, barriers: i32) {
+    bench
+        .scripted
+        .set_semaphore(tpb, map::COLLECTIVES_BARRIER, barriers);
+}
+
+/// An execution with [`LIMIT`] was late.
+pub(crate) fn timeout(tpb: TpbIndex, pending: usize, first: Engine) -> Fault {
+    Fault::Timeout {
+        tpb,
+        limit: LIMIT,
+        pending,
+        first,
+    }
+}
+
 pub(crate) fn start(at: u64) -> StatusRecord {
     StatusRecord::new(Subtype::Start, 4, at)
 }
