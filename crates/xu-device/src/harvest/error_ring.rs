@@ -47,10 +47,14 @@ impl Seen {
 }
 
 impl ErrorRing {
-    pub(super) fn open(device: &Arc<dyn Device>, tpb: TpbIndex) -> Result<Self, DeviceError> {
+    pub(super) fn open(
+        mode: Mode,
+        device: &Arc<dyn Device>,
+        tpb: TpbIndex,
+    ) -> Result<Self, DeviceError> {
         Ok(Self {
             tpb,
-            reader: NqReader::open(device, tpb, ERROR_NQ, ENTRIES, Mode::Phase)?,
+            reader: NqReader::open(device, tpb, ERROR_NQ, ENTRIES, mode)?,
             held_back: None,
         })
     }

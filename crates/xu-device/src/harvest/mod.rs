@@ -42,6 +42,7 @@ use self::report::Stamps;
 use self::tpb::{Core, Execution, NQ_ENTRIES, SWEEP, elapsed};
 use self::verdict::Verdict;
 use crate::device::{Clock, Device, DeviceError};
+use crate::nq::Mode;
 use crate::stage::{MAX_TPBS, Staged};
 use core::time::Duration;
 use std::sync::Arc;
@@ -99,7 +100,7 @@ pub struct Harvester {
 }
 
 impl Harvester {
-    /// Opens the status and error queues of every core in `tpbs`.
+    /// Opens the status and error queues of every core in `tpbs`, to be read by phase.
     ///
     /// Barriers are counted from here on, so the stager of the same cores, whose opening may reset the count, is
     /// opened first.
@@ -108,6 +109,18 @@ impl Harvester {
     /// [`DeviceError::BadArgument`] unless there are one or two cores; as [`NqReader::open`](crate::nq::NqReader::open),
     /// [`Device::read_semaphore`] and [`Device::memory_errors`].
     pub fn open(device: &Arc<dyn Device>, tpbs: &[TpbIndex]) -> Result<Self, DeviceError> {
+        Self::open_in(Mode::Phase, device, tpbs)
+    }
+
+    /// As [`Harvester::open`], for queues that are read in `mode`.
+    ///
+    /// # Errors
+    /// As [`Harvester::open`].
+    pub fn open_in(
+        mode: Mode,
+        device: &Arc<dyn Device>,
+        tpbs: &[TpbIndex],
+    ) -> Result<Self, DeviceError> {
         if tpbs.is_empty() || tpbs.len() > MAX_TPBS {
             return Err(DeviceError::BadArgument {
                 what: "physical cores of a logical core",
@@ -117,7 +130,7 @@ impl Harvester {
         }
         let cores = tpbs
             .iter()
-            .map(|&tpb| Core::open(device, tpb))
+            .map(|&tpb| Core::open(mode, device, tpb))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             device: Arc::clone(device),

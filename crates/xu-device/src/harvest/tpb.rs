@@ -96,9 +96,13 @@ impl Execution {
 }
 
 impl Core {
-    pub(super) fn open(device: &Arc<dyn Device>, tpb: TpbIndex) -> Result<Self, DeviceError> {
-        let open = |nq| NqReader::open(device, tpb, nq, NQ_ENTRIES, Mode::Phase);
-        let errors = ErrorRing::open(device, tpb)?;
+    pub(super) fn open(
+        mode: Mode,
+        device: &Arc<dyn Device>,
+        tpb: TpbIndex,
+    ) -> Result<Self, DeviceError> {
+        let open = |nq| NqReader::open(device, tpb, nq, NQ_ENTRIES, mode);
+        let errors = ErrorRing::open(mode, device, tpb)?;
         let [pe, act, pool, dve, sp] = Engine::ALL.map(|engine| open(engine.status_nq()));
         let barriers = device.read_semaphore(tpb, map::COLLECTIVES_BARRIER)?;
         Ok(Self {

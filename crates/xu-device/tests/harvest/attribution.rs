@@ -1,13 +1,14 @@
 //! Which execution a record belongs to, how much one sweep reads, and the times of a report.
 
-use crate::scripted::Call;
+use crate::scripted::{Call, Scripted};
 use crate::support::{
     Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, custom, done, host_ns,
 };
 use core::time::Duration;
-use xu_abi::record::{RECORD_SIZE, ring_bits};
+use xu_abi::record::{ErrorKind, RECORD_SIZE, ring_bits};
 use xu_abi::{Engine, Status, TpbIndex};
-use xu_device::harvest::{Fault, Progress, Report};
+use xu_device::harvest::{Fault, Harvester, Progress, Report};
+use xu_device::nq::{Mode, NqError};
 
 /// Records of an engine's ring that have been read since the last `forget`.
 fn read_from(bench: &Bench, tpb: TpbIndex, engine: Engine) -> usize {
@@ -211,9 +212,9 @@ fn d4_device_times_out_of_range_or_in_the_wrong_order_are_reported_without_a_pan
 
 #[test]
 fn d1_every_queue_of_every_core_is_opened_once() {
-    let (scripted, device) = crate::scripted::Scripted::new(2);
+    let (scripted, device) = Scripted::new(2);
     let tpbs = [FIRST, SECOND];
-    xu_device::harvest::Harvester::open(&device, &tpbs).unwrap();
+    Harvester::open(&device, &tpbs).unwrap();
     let mut opened = Vec::new();
     for tpb in tpbs {
         // The error ring is read at the end of an execution only, so it holds more.
@@ -229,10 +230,10 @@ fn d1_every_queue_of_every_core_is_opened_once() {
 
 #[test]
 fn d4_only_one_or_two_cores_are_harvested_together() {
-    let (scripted, device) = crate::scripted::Scripted::new(2);
+    let (scripted, device) = Scripted::new(2);
     for cores in [0, 3, 4] {
         let tpbs = vec![FIRST; cores];
-        let refused = xu_device::harvest::Harvester::open(&device, &tpbs).err();
+        let refused = Harvester::open(&device, &tpbs).err();
         let expected = xu_device::DeviceError::BadArgument {
             what: "physical cores of a logical core",
             value: cores as u64,
@@ -267,4 +268,38 @@ fn d3_requests_that_produce_many_extra_records_lose_none() {
         assert_done(bench.run(), Status::SUCCESS);
     }
     assert_eq!(bench.heard.0.len(), 5 * 5 * 1_008);
+}
+
+#[test]
+fn d4_a_tail_that_cannot_be_true_ends_the_unit() {
+    let (scripted, device) = Scripted::new(2);
+    let harvester = Harvester::open_in(Mode::Tail, &device, &[FIRST]).unwrap();
+    let mut bench = Bench::around(scripted, harvester);
+    bench.harvester.begin(0, STAGED, Some(LIMIT));
+    bench.start(FIRST, Engine::Pe, TICK);
+    assert_eq!(bench.look(), Progress::Continue);
+    let nq = Engine::Dve.status_nq();
+    bench.scripted.set_tail(FIRST, nq, 1_000 * RECORD_SIZE);
+    let fault = Fault::Protocol(NqError::TailOutsideRing {
+        tpb: FIRST,
+        nq,
+        tail: 16_000,
+        bytes: 4_096,
+    });
+    assert_fatal(bench.look(), Status::HW_ERROR, &fault);
+}
+
+#[test]
+fn d1_executions_are_harvested_by_the_tail_register_as_they_are_by_phase() {
+    let (scripted, device) = Scripted::new(2);
+    let harvester = Harvester::open_in(Mode::Tail, &device, &[FIRST, SECOND]).unwrap();
+    let mut bench = Bench::around(scripted, harvester);
+    for execution in 1..=400 {
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
+        bench.complete(FIRST, execution * TICK);
+        assert_eq!(bench.look(), Progress::Continue);
+        bench.complete(SECOND, execution * TICK);
+        bench.post_error(SECOND, ErrorKind::Numerical, execution * TICK);
+        assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_NUM_ERR);
+    }
 }

@@ -1,12 +1,12 @@
 //! The collectives barrier: waiting for it, its warnings, and how it is counted.
 
-use crate::scripted::Call;
+use crate::scripted::{Call, Scripted};
 use crate::support::{
     Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, end, hold, pass, passed, start,
 };
 use core::time::Duration;
 use xu_abi::{Engine, Status};
-use xu_device::harvest::Progress;
+use xu_device::harvest::{Harvester, Progress};
 use xu_device::map;
 use xu_device::stage::Staged;
 
@@ -93,9 +93,9 @@ fn a_barrier_that_stands_warns_at_120_seconds_and_then_at_twice_the_time_and_nev
 #[test]
 fn barriers_are_counted_from_what_the_semaphore_said_at_opening() {
     for base in [0, 1, 41, -1, i32::MAX, i32::MIN] {
-        let (scripted, device) = crate::scripted::Scripted::new(2);
+        let (scripted, device) = Scripted::new(2);
         scripted.set_semaphore(FIRST, map::COLLECTIVES_BARRIER, base);
-        let mut harvester = xu_device::harvest::Harvester::open(&device, &[FIRST]).unwrap();
+        let mut harvester = Harvester::open(&device, &[FIRST]).unwrap();
         for n in 1..=3 {
             let staged = Staged {
                 barriers: [Some(n), None],

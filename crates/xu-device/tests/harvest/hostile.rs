@@ -60,7 +60,7 @@ impl Posted {
     }
 }
 
-/// The first byte chooses generation and cores, each later one a call, with its arguments in the bytes behind it.
+/// The first byte chooses generation, cores and mode, each later one a call, with its arguments in the bytes behind it.
 ///
 /// # Panics
 /// When an execution ends twice, succeeds without START and END of every engine, or ends after a fault.
@@ -70,7 +70,12 @@ pub(crate) fn any_device(bytes: &[u8]) {
     let (scripted, device) = Scripted::new(setup % 8);
     let cores = 1 + usize::from(setup >> 7);
     scripted.be_quiet();
-    let mut harvester = Harvester::open(&device, &TPBS[..cores]).expect("one core or two");
+    let mode = if setup & 0x40 == 0 {
+        Mode::Phase
+    } else {
+        Mode::Tail
+    };
+    let mut harvester = Harvester::open_in(mode, &device, &TPBS[..cores]).expect("one core or two");
     let mut posted = Posted::default();
     let (mut now, mut running, mut done, mut over) = (0_u64, false, 0, false);
     while let Some(call) = bytes.next() {
@@ -116,7 +121,13 @@ pub(crate) fn any_device(bytes: &[u8]) {
                     scripted.post(tpb, ERROR_NQ, record);
                 }
             }
-            9 => scripted.latch_overflow(bytes.tpb()),
+            9 => match bytes.byte() {
+                0 => scripted.latch_overflow(bytes.tpb()),
+                nq => {
+                    let tail = u64::from(u16::from_le_bytes(bytes.array()));
+                    scripted.set_tail(bytes.tpb(), nq % 10, tail);
+                }
+            },
             10 => {
                 let errors = MemoryErrors {
                     sram: u64::from(bytes.byte()),

@@ -6,7 +6,7 @@ use crate::support::{
 };
 use xu_abi::record::ErrorKind;
 use xu_abi::{Engine, Status};
-use xu_device::harvest::{Fault, Reason};
+use xu_device::harvest::{Fault, Harvester, Reason};
 use xu_device::{DeviceError, MemoryErrors};
 
 const NONE: MemoryErrors = MemoryErrors {
@@ -100,7 +100,7 @@ fn what_was_counted_before_opening_or_before_the_last_look_is_not_held_against_a
         hbm_repairable: 5,
     };
     scripted.set_memory_errors(FIRST, old);
-    let mut bench = Bench::around(scripted, &device, &[FIRST]);
+    let mut bench = Bench::around(scripted, Harvester::open(&device, &[FIRST]).unwrap());
     // After a reset the counters begin again.
     for counted in [old, NONE, NONE] {
         bench.scripted.set_memory_errors(FIRST, counted);
@@ -119,7 +119,7 @@ fn a_rise_is_counted_from_the_last_look() {
     let count = |sram| MemoryErrors { sram, ..NONE };
     let (scripted, device) = Scripted::new(2);
     scripted.set_memory_errors(FIRST, count(5));
-    let mut bench = Bench::around(scripted, &device, &[FIRST]);
+    let mut bench = Bench::around(scripted, Harvester::open(&device, &[FIRST]).unwrap());
     // The counters are reset, and rise from there.
     for (sram, fatal) in [(5, false), (0, false), (1, true)] {
         bench.scripted.set_memory_errors(FIRST, count(sram));

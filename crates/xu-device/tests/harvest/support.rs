@@ -7,8 +7,8 @@ use xu_abi::device::ERROR_NQ;
 use xu_abi::record::{ErrorKind, Subtype};
 use xu_abi::{Engine, ErrorRecord, Status, StatusRecord, TpbIndex};
 use xu_device::harvest::{Fault, Harvester, Observer, Progress, Report};
+use xu_device::map;
 use xu_device::stage::Staged;
-use xu_device::{Device, map};
 use zerocopy::little_endian::U16;
 use zerocopy::transmute;
 
@@ -82,16 +82,12 @@ impl Bench {
 
     pub(crate) fn open(arch: u8, tpbs: &[TpbIndex]) -> Self {
         let (scripted, device) = Scripted::new(arch);
-        Self::around(scripted, &device, tpbs)
+        let harvester = Harvester::open(&device, tpbs).unwrap();
+        Self::around(scripted, harvester)
     }
 
-    /// The cores of a device that has a past.
-    pub(crate) fn around(
-        scripted: Arc<Scripted>,
-        device: &Arc<dyn Device>,
-        tpbs: &[TpbIndex],
-    ) -> Self {
-        let harvester = Harvester::open(device, tpbs).unwrap();
+    /// A harvester that was opened by the test itself.
+    pub(crate) fn around(scripted: Arc<Scripted>, harvester: Harvester) -> Self {
         for tpb in [FIRST, SECOND] {
             scripted.set_semaphore(tpb, map::COLLECTIVES_BARRIER, 1);
         }
