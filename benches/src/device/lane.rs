@@ -90,7 +90,7 @@ impl Lane {
     /// One look at the device. `Some(true)`: the execution has succeeded; `None`: it has not.
     #[inline]
     pub(crate) fn step(&mut self) -> Option<bool> {
-        match self.harvester.step(0) {
+        match self.harvester.step(0, &mut ()) {
             Progress::Continue => Some(false),
             Progress::Done(report) => report.status.is_success().then_some(true),
             Progress::Fatal(..) => None,

@@ -430,10 +430,13 @@ mod tests {
 
     #[test]
     fn cores_share_a_batch() {
-        let shared = |batch, cores| shares(batch, cores).collect::<Vec<_>>();
-        assert_eq!(shared(5, 2), [0..3, 3..5]);
-        assert_eq!(shared(1, 2), [0..1, 1..1]);
-        assert_eq!(shared(7, 1), [0..7]);
+        let shared = |batch, cores| {
+            let ends = shares(batch, cores).map(|samples| (samples.start, samples.end));
+            ends.collect::<Vec<_>>()
+        };
+        assert_eq!(shared(5, 2), [(0, 3), (3, 5)]);
+        assert_eq!(shared(1, 2), [(0, 1), (1, 1)]);
+        assert_eq!(shared(7, 1), [(0, 7)]);
         assert_eq!(shared(7, 0), []);
     }
 

@@ -198,15 +198,22 @@ impl Harvester {
                 Progress::Continue
             };
         }
-        match self.advance(now_ns, observer) {
-            Ok(false) => Progress::Continue,
-            Ok(true) => self.finish(None, observer),
-            Err(fault) => self.finish(Some(fault), observer),
+        let mut verdict = Verdict::default();
+        match self.advance(now_ns, &mut verdict, observer) {
+            Ok(false) => return Progress::Continue,
+            Ok(true) => {}
+            Err(fault) => verdict.end(fault),
         }
+        self.finish(verdict, observer)
     }
 
-    /// Whether the execution is complete now.
-    fn advance(&mut self, now_ns: u64, observer: &mut dyn Observer) -> Result<bool, Fault> {
+    /// Whether the execution is over now.
+    fn advance(
+        &mut self,
+        now_ns: u64,
+        verdict: &mut Verdict,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, Fault> {
         if let State::WaitBarrier {
             since_ns,
             warn_after,
@@ -230,8 +237,15 @@ impl Harvester {
             return Ok(false);
         };
         let mut read = 0;
+        // Every core, whatever one of them says: where they disagree the stronger fault stands.
         for core in &mut self.cores {
-            read += core.sweep(self.device.as_ref(), self.arch, observer)?;
+            match core.sweep(self.device.as_ref(), self.arch, observer) {
+                Ok(records) => read += records,
+                Err(fault) => verdict.end(fault),
+            }
+        }
+        if !verdict.is_success() {
+            return Ok(true);
         }
         if self.cores.iter().all(|core| core.execution.is_complete()) {
             return Ok(true);
@@ -286,11 +300,7 @@ impl Harvester {
     }
 
     /// Collects all that is known about the execution, and decides whether the unit can go on.
-    fn finish(&mut self, fault: Option<Fault>, observer: &mut dyn Observer) -> Progress {
-        let mut verdict = Verdict::default();
-        if let Some(fault) = fault {
-            verdict.end(fault);
-        }
+    fn finish(&mut self, mut verdict: Verdict, observer: &mut dyn Observer) -> Progress {
         for core in &mut self.cores {
             core.sweep_errors(&mut verdict, observer);
         }
