@@ -82,7 +82,9 @@ pub use runtime::{Builder, Runtime};
 pub use tensor::Tensor;
 pub use tensor_op::TensorOpQueue;
 
-pub use xu_abi::{SeqId, Status, XuId};
+pub use xu_abi::metric::CoreCounter;
+pub use xu_abi::{SeqId, Status, TpbIndex, XuId};
+pub use xu_device::metrics::Snapshot;
 pub use xu_device::stage::SkipConfig;
 pub use xu_device::{Device, DeviceError};
 pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 use xu_abi::{TpbIndex, XuId, XuType};
+use xu_device::metrics::{Metrics, Snapshot};
 use xu_device::simulated::{Machine, MachineConfig};
 use xu_device::stage::{SkipConfig, Stager};
 use xu_device::transfer::TransferQueue;
@@ -180,11 +181,12 @@ impl Builder {
             on_device / u64::from(self.tpbs_per_core),
             allowed,
         )?;
+        let metrics = Arc::new(Metrics::new(device.shape().tpbs));
         let table = Arc::new(Table::full().map_err(UnitError::from)?);
         let mut cores = Vec::new();
         let mut workers = Vec::new();
         for core in 0..self.cores {
-            let (units, runners) = self.open_core(&device, &table, core)?;
+            let (units, runners) = self.open_core(&device, &table, &metrics, core)?;
             let worker = WorkerThread::spawn(&format!("nrta-nc{core}"), runners)
                 .map_err(|source| Error::Worker { core, source })?;
             cores.push(units);
@@ -193,6 +195,7 @@ impl Builder {
         let inner = Inner {
             workers: Workers::new(workers),
             cores,
+            metrics,
             closed: AtomicBool::new(false),
             retired: Mutex::new(Vec::new()),
             outlived_by_device: self.device.is_some(),
@@ -229,6 +232,7 @@ impl Builder {
         &self,
         device: &Arc<dyn Device>,
         table: &Arc<ComputeTable>,
+        metrics: &Arc<Metrics>,
         core: u32,
     ) -> Result<(CoreUnits, Vec<Box<dyn Runner>>), Error> {
         // CAST: at most 256 cores of two physical ones.
@@ -244,14 +248,20 @@ impl Builder {
         }
         let stager = Stager::open(device, &tpbs, self.compute_limit as u32, self.skip_config)?;
         let distrust = Arc::new(Distrust::default());
-        let engine = ComputeEngine::open(device, &tpbs, self.exec_timeout, Arc::clone(&distrust))?;
+        let engine = ComputeEngine::open(
+            device,
+            &tpbs,
+            self.exec_timeout,
+            Arc::clone(metrics),
+            Arc::clone(&distrust),
+        )?;
         let xu = xu_id(XuType::Compute, 0, vnc)?;
         let options = UnitOptions {
             limit: self.compute_limit,
             policy: self.poll_policy,
             ..UnitOptions::default()
         };
-        let stage = ComputeStage::new(stager, distrust);
+        let stage = ComputeStage::new(Arc::clone(device), stager, distrust);
         let place = Place {
             table,
             index: vnc,
@@ -341,6 +351,13 @@ impl Runtime {
         Ok(Core::new(Arc::clone(&self.inner), index))
     }
 
+    /// The counters of every physical core, by the names and ordinals of the driver's datastore: how executions ended,
+    /// and the times of the last one.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.inner.metrics.snapshot()
+    }
+
     /// Closes: refuses new requests, waits for the accepted ones, stops the workers.
     ///
     /// Blocks the calling thread until every accepted request is complete, so not for an executor's thread; with no
@@ -396,6 +413,7 @@ impl fmt::Debug for Runtime {
 pub(crate) struct Inner {
     workers: Workers,
     cores: Vec<CoreUnits>,
+    metrics: Arc<Metrics>,
     closed: AtomicBool,
     /// Worker halves of closed units: they keep what a degraded unit's device may still touch.
     retired: Mutex<Vec<Box<dyn Runner>>>,

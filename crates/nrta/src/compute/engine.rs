@@ -1,0 +1,229 @@
+//! The worker's side of the compute queue: harvest an execution, count it, give its memory back.
+//!
+//! Called by the unit's runner on the worker thread. Spec: `xu.md` sections 6 and 7.
+
+use super::Execution;
+use super::stage::{Distrust, Run};
+use crate::pending::Outcome;
+use crate::tensor::Storage;
+use core::time::Duration;
+use std::sync::Arc;
+use xu_abi::metric::ErrorFlag;
+use xu_abi::record::ErrorKind;
+use xu_abi::{Engine as DeviceEngine, Status, TpbIndex};
+use xu_device::harvest::{self, Fault, Harvester, Observer, Report};
+use xu_device::metrics::{ErrorFlags, Finished, Metrics};
+use xu_device::program::Program;
+use xu_device::{Device, DeviceError};
+use xu_worker::{Cause, Engine, Progress};
+
+/// Which error flag an error of the software sequencer raises.
+const SEQUENCER_FATAL: u8 = 8;
+
+/// The memory of an execution whose end nobody has seen.
+#[derive(Debug)]
+struct Kept {
+    _programs: Arc<[Arc<Program>]>,
+    _storage: Vec<Arc<Storage>>,
+}
+
+/// Harvests executions.
+#[derive(Debug)]
+pub(crate) struct ComputeEngine {
+    device: Arc<dyn Device>,
+    tpbs: Vec<TpbIndex>,
+    harvester: Harvester,
+    metrics: Arc<Metrics>,
+    distrust: Arc<Distrust>,
+    timeout: Option<Duration>,
+    /// Error flags of the execution at the head, by physical core.
+    flags: Flags,
+    /// How the execution at the head ended; `None` while it runs, and when it never ran.
+    report: Option<Report>,
+    /// What the device said about an execution that ended without success.
+    detail: Option<String>,
+    /// Why the unit has ended, and everything behind it with it.
+    fault: Option<String>,
+    /// What the device may still touch after a fault: kept until the unit goes.
+    quarantine: Vec<Kept>,
+}
+
+impl ComputeEngine {
+    /// # Errors
+    /// As [`Harvester::open`].
+    pub(crate) fn open(
+        device: &Arc<dyn Device>,
+        tpbs: &[TpbIndex],
+        timeout: Option<Duration>,
+        metrics: Arc<Metrics>,
+        distrust: Arc<Distrust>,
+    ) -> Result<Self, DeviceError> {
+        Ok(Self {
+            device: Arc::clone(device),
+            tpbs: tpbs.to_vec(),
+            harvester: Harvester::open(device, tpbs)?,
+            metrics,
+            distrust,
+            timeout,
+            flags: Flags::default(),
+            report: None,
+            detail: None,
+            fault: None,
+            quarantine: Vec::new(),
+        })
+    }
+
+    /// Ends the unit. A status that has renamed the fault is explained by what the device said.
+    fn end(&mut self, report: Report, fault: &Fault) -> Progress {
+        let text = match self.harvester.reason() {
+            Some(reason) => format!("{fault}: {reason}"),
+            None => fault.to_string(),
+        };
+        self.fault = Some(text.clone());
+        Progress::Fatal(Cause {
+            status: report.status,
+            seq: None,
+            text,
+        })
+    }
+
+    /// Counts an execution that ran, once for each of its cores.
+    fn count(&self, run: &Run, status: Status, report: &Report) {
+        let now_ns = self.device.now_ns();
+        let since = |start: u64, end: u64| Duration::from_nanos(end.saturating_sub(start));
+        for (tpb, flags) in self.tpbs.iter().zip(self.flags.by_core) {
+            let finished = Finished {
+                status,
+                flags,
+                device: report.ended_ns.map(|end| since(run.fired_ns, end)),
+                total: Some(since(run.submitted_ns, now_ns)),
+                core: report.device_time(),
+                cc: report.cc_time(),
+            };
+            // The store was made for every core of the device.
+            let _ = self.metrics.record(*tpb, &finished);
+        }
+    }
+}
+
+impl Engine for ComputeEngine {
+    type Item = Run;
+    type Outcome = Outcome<Execution>;
+
+    fn begin(&mut self, run: &mut Run) {
+        self.report = None;
+        self.detail = None;
+        self.flags = Flags::of(&self.tpbs);
+        let now_ns = self.device.now_ns();
+        self.harvester.begin(now_ns, run.staged, self.timeout);
+    }
+
+    fn progress(&mut self, _: &mut Run) -> Progress {
+        match self.harvester.step(self.device.now_ns(), &mut self.flags) {
+            harvest::Progress::Continue => Progress::Continue,
+            harvest::Progress::Done(report) => {
+                self.report = Some(report);
+                self.detail = self.harvester.reason().map(|reason| reason.to_string());
+                Progress::Done(report.status)
+            }
+            harvest::Progress::Fatal(report, fault) => {
+                self.report = Some(report);
+                self.end(report, &fault)
+            }
+        }
+    }
+
+    fn quiesce(&mut self) -> Result<(), Cause> {
+        let late = self.harvester.late_records();
+        if late > 0 {
+            tracing::warn!(late, "records came after the fault that ended the queue");
+        }
+        for tpb in &self.tpbs {
+            self.device.quiesce(*tpb).map_err(|error| Cause {
+                status: error.status(),
+                seq: None,
+                text: error.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, run: Run, status: Status) -> Outcome<Execution> {
+        if !status.is_success() {
+            self.distrust.raise();
+        }
+        let report = self.report.take();
+        if let Some(report) = &report {
+            self.count(&run, status, report);
+        }
+        let detail = self.detail.take().or_else(|| self.fault.clone());
+        if self.fault.is_some() || report.is_none() {
+            // It did not end, or never began: the device may still read and write what it names.
+            self.quarantine.push(Kept {
+                _programs: run.programs,
+                _storage: run.storage,
+            });
+        }
+        let report = report.unwrap_or_default();
+        Outcome {
+            status,
+            detail,
+            value: Execution {
+                device_time: report.device_time(),
+                collectives_time: report.cc_time(),
+            },
+        }
+    }
+}
+
+/// Takes down what the harvester says on the side: error flags for the counters, the rest for the log.
+#[derive(Clone, Copy, Debug)]
+struct Flags {
+    first: TpbIndex,
+    by_core: [ErrorFlags; xu_device::stage::MAX_TPBS],
+}
+
+impl Default for Flags {
+    fn default() -> Self {
+        Self {
+            first: TpbIndex::new(0),
+            by_core: [ErrorFlags::NONE; xu_device::stage::MAX_TPBS],
+        }
+    }
+}
+
+impl Flags {
+    /// None yet, for these cores.
+    fn of(tpbs: &[TpbIndex]) -> Self {
+        Self {
+            first: tpbs.first().copied().unwrap_or(TpbIndex::new(0)),
+            ..Self::default()
+        }
+    }
+}
+
+impl Observer for Flags {
+    fn barrier_overdue(&mut self, tpb: TpbIndex, waited: Duration) {
+        tracing::warn!(core = tpb.get(), ?waited, "a collectives barrier stands");
+    }
+
+    fn debug_value(&mut self, tpb: TpbIndex, engine: DeviceEngine, value: u32) {
+        tracing::debug!(core = tpb.get(), %engine, value, "debug value");
+    }
+
+    fn device_error(&mut self, tpb: TpbIndex, kind: ErrorKind, mask: u16) {
+        tracing::warn!(
+            core = tpb.get(),
+            ?kind,
+            mask,
+            "the device reported an error"
+        );
+        let place = usize::from(tpb.get().wrapping_sub(self.first.get()));
+        if kind == ErrorKind::SoftwareSequencer
+            && let Some(flags) = self.by_core.get_mut(place)
+            && let Some(flag) = ErrorFlag::new(SEQUENCER_FATAL)
+        {
+            *flags = flags.with(flag);
+        }
+    }
+}

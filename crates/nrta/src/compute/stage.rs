@@ -1,0 +1,105 @@
+//! The submitting side of the compute queue: put an execution before the device.
+//!
+//! Called by the unit under its submit lock. Spec: `xu.md` section 5.
+
+use super::Execution;
+use crate::pending::Outcome;
+use crate::tensor::Storage;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use xu_abi::{DeviceAddr, Status};
+use xu_device::Device;
+use xu_device::program::Program;
+use xu_device::stage::{Prepared, Staged, Stager};
+use xu_worker::{Stage, StageError};
+
+/// A request to run a model. It owns all that the device touches until it is complete.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(super) programs: Arc<[Arc<Program>]>,
+    pub(super) storage: Vec<Arc<Storage>>,
+    addrs: Vec<DeviceAddr>,
+    prepared: Option<Prepared>,
+    pub(super) staged: Staged,
+    /// When it was accepted, and when its doorbells had rung: nanoseconds of [`Device::now_ns`].
+    pub(super) submitted_ns: u64,
+    pub(super) fired_ns: u64,
+}
+
+impl Run {
+    /// Binds the first byte of each of `storage`, in the order of the program's bindings.
+    pub(super) fn new(programs: Arc<[Arc<Program>]>, storage: Vec<Arc<Storage>>) -> Self {
+        Self {
+            programs,
+            addrs: storage.iter().map(|storage| storage.addr(0)).collect(),
+            storage,
+            prepared: None,
+            staged: Staged::default(),
+            submitted_ns: 0,
+            fired_ns: 0,
+        }
+    }
+}
+
+/// Puts executions before the device.
+#[derive(Debug)]
+pub(crate) struct ComputeStage {
+    device: Arc<dyn Device>,
+    stager: Stager,
+    distrust: Arc<Distrust>,
+}
+
+/// Set by the engine after an execution that did not succeed: what the sequencer has loaded is unknown.
+#[derive(Debug, Default)]
+pub(crate) struct Distrust(AtomicBool);
+
+impl Distrust {
+    pub(super) fn raise(&self) {
+        // Relaxed: see `ComputeStage::prepare`.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl ComputeStage {
+    pub(crate) fn new(device: Arc<dyn Device>, stager: Stager, distrust: Arc<Distrust>) -> Self {
+        Self {
+            device,
+            stager,
+            distrust,
+        }
+    }
+}
+
+impl Stage for ComputeStage {
+    type Item = Run;
+    type Outcome = Outcome<Execution>;
+
+    fn prepare(&mut self, run: &mut Run) -> Result<(), StageError> {
+        // Relaxed: seen late, it costs one more execution that fails in good order.
+        if self.distrust.0.swap(false, Ordering::Relaxed) {
+            self.stager.forget_loaded();
+        }
+        run.submitted_ns = self.device.now_ns();
+        let prepared = self
+            .stager
+            .prepare(&run.programs, &run.addrs)
+            .map_err(|error| StageError::new(Status::INVALID, error))?;
+        run.prepared = Some(prepared);
+        Ok(())
+    }
+
+    fn commit(&mut self, run: &mut Run) -> Result<(), StageError> {
+        let Some(prepared) = &run.prepared else {
+            return Err(StageError::new(
+                Status::FAILURE,
+                "the execution was not prepared",
+            ));
+        };
+        run.staged = self
+            .stager
+            .commit(&run.programs, &run.addrs, prepared)
+            .map_err(|error| StageError::new(error.status_in_flight(), error))?;
+        run.fired_ns = self.device.now_ns();
+        Ok(())
+    }
+}
