@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use xu_abi::DeviceAddr;
 use xu_device::memory::DeviceMemory;
+use xu_device::region::Region;
 use xu_worker::here_only::HereOnly;
 
 /// A piece of one core's device memory. Clones are handles to the same bytes.
@@ -38,6 +39,11 @@ pub(crate) struct Storage {
 impl Storage {
     pub(crate) fn addr(&self, offset: u64) -> DeviceAddr {
         self.memory.at(offset)
+    }
+
+    /// All of it.
+    pub(crate) fn region(&self) -> Region {
+        Region::of(&self.memory)
     }
 }
 

@@ -8,13 +8,14 @@ use crate::error::Refused;
 use crate::logical_core::Core;
 use crate::pending::{Outcome, Pending};
 use crate::tensor::{Storage, Tensor};
-use core::mem;
 use core::time::Duration;
 use std::sync::Arc;
-use std::time::Instant;
 use xu_abi::Status;
-use xu_device::DeviceError;
-use xu_device::transfer::{CHUNK, TransferQueue};
+use xu_device::region::Region;
+use xu_device::tensor_op::{
+    self, HostBytes, InvalidOperation, Operation, OperationError, TensorDma,
+};
+use xu_device::transfer::TransferQueue;
 use xu_worker::{Cause, Engine, Progress, Stage, StageError, Unit};
 
 /// One of a core's two queues that move tensors.
@@ -132,7 +133,6 @@ impl TensorOpQueue {
             storage,
             offset,
             buffer,
-            moved: 0,
         };
         match self.unit().submit(transfer) {
             Ok(accepted) => Ok(Pending::new(accepted)),
@@ -163,8 +163,6 @@ pub(crate) struct Transfer {
     storage: Arc<Storage>,
     offset: u64,
     buffer: Vec<u8>,
-    /// Bytes that have arrived.
-    moved: usize,
 }
 
 /// Nothing is staged at submit: the worker posts each chunk when its turn comes.
@@ -184,16 +182,12 @@ impl Stage for TransferStage {
     }
 }
 
-/// Moves the transfer at the head of the queue, a chunk at a time.
+/// Performs the transfer at the head of the queue, a chunk per look.
 #[derive(Debug)]
 pub(crate) struct TransferEngine {
-    queue: TransferQueue,
-    /// Limit for one chunk; `None` waits for ever.
-    timeout: Option<Duration>,
-    /// Length of the chunk that is on its way; 0 when none is.
-    chunk: usize,
-    /// When that chunk was posted.
-    posted: Instant,
+    dma: TensorDma,
+    /// Why the transfer at the head could not begin.
+    refused: Option<Refusal>,
     fault: Option<String>,
     /// Storage that the device may still touch after a fault: kept until the unit goes.
     quarantine: Vec<Arc<Storage>>,
@@ -201,51 +195,43 @@ pub(crate) struct TransferEngine {
 
 impl TransferEngine {
     pub(crate) fn new(queue: TransferQueue, timeout: Option<Duration>) -> Self {
+        // More nanoseconds than 64 bits hold are no limit.
+        let limit_ns = timeout.and_then(|limit| u64::try_from(limit.as_nanos()).ok());
         Self {
-            queue,
-            timeout,
-            chunk: 0,
-            posted: Instant::now(),
+            dma: TensorDma::new(queue, limit_ns),
+            refused: None,
             fault: None,
             quarantine: Vec::new(),
         }
     }
 
-    /// One look: begin a chunk if none is under way, and take it in if it has arrived.
-    fn advance(&mut self, transfer: &mut Transfer) -> Result<bool, TransferError> {
-        let left = transfer.buffer.len() - transfer.moved;
-        if left == 0 {
-            return Ok(true);
+    fn take_up(&mut self, transfer: &Transfer) -> Result<(), Refusal> {
+        self.dma.begin(transfer.operation()?)?;
+        Ok(())
+    }
+
+    /// Remembers the text for the outcome.
+    fn explain(&mut self, text: String) -> String {
+        self.fault = Some(text.clone());
+        text
+    }
+}
+
+impl Transfer {
+    fn operation(&self) -> Result<Operation, InvalidOperation> {
+        let bytes = self.buffer.len() as u64;
+        let region = self.storage.region().slice(self.offset, bytes)?;
+        match self.direction {
+            Direction::ToDevice => Operation::write(region),
+            Direction::ToHost => Operation::read(region),
         }
-        if self.chunk == 0 {
-            let chunk = left.min(CHUNK);
-            let range = transfer.moved..transfer.moved + chunk;
-            let at = transfer
-                .storage
-                .addr(transfer.offset + transfer.moved as u64);
-            // Before the first descriptor: a post that fails half-way may be seen all the same.
-            self.chunk = chunk;
-            self.posted = Instant::now();
-            match transfer.direction {
-                Direction::ToDevice => self.queue.begin_write(at, &transfer.buffer[range])?,
-                Direction::ToHost => self.queue.begin_read(at, chunk)?,
-            }
+    }
+
+    fn host(&mut self) -> HostBytes<'_> {
+        match self.direction {
+            Direction::ToDevice => HostBytes::Source(&self.buffer),
+            Direction::ToHost => HostBytes::Target(&mut self.buffer),
         }
-        if !self.queue.poll()? {
-            return match self.timeout {
-                Some(limit) if self.posted.elapsed() >= limit => {
-                    Err(TransferError::Timeout { limit })
-                }
-                _ => Ok(false),
-            };
-        }
-        let chunk = mem::take(&mut self.chunk);
-        let range = transfer.moved..transfer.moved + chunk;
-        if transfer.direction == Direction::ToHost {
-            self.queue.collect(&mut transfer.buffer[range])?;
-        }
-        transfer.moved += chunk;
-        Ok(transfer.moved == transfer.buffer.len())
     }
 }
 
@@ -253,23 +239,28 @@ impl Engine for TransferEngine {
     type Item = Transfer;
     type Outcome = Outcome<Vec<u8>>;
 
-    fn begin(&mut self, _: &mut Transfer) {
-        self.chunk = 0;
+    fn begin(&mut self, transfer: &mut Transfer) {
+        self.fault = None;
+        self.refused = self.take_up(transfer).err();
     }
 
     fn progress(&mut self, transfer: &mut Transfer) -> Progress {
-        match self.advance(transfer) {
-            Ok(false) => Progress::Continue,
-            Ok(true) => Progress::Done(Status::SUCCESS),
-            Err(error) => {
-                let text = error.to_string();
-                self.fault = Some(text.clone());
-                Progress::Fatal(Cause {
-                    status: error.status(),
-                    seq: None,
-                    text,
-                })
+        if let Some(refusal) = self.refused.take() {
+            self.explain(refusal.to_string());
+            return Progress::Done(refusal.status());
+        }
+        match self.dma.step(self.dma.now_ns(), transfer.host()) {
+            tensor_op::Progress::Continue => Progress::Continue,
+            tensor_op::Progress::Done => Progress::Done(Status::SUCCESS),
+            tensor_op::Progress::Refused(error) => {
+                self.explain(error.to_string());
+                Progress::Done(error.status())
             }
+            tensor_op::Progress::Fatal(error) => Progress::Fatal(Cause {
+                status: error.status(),
+                seq: None,
+                text: self.explain(error.to_string()),
+            }),
         }
     }
 
@@ -279,9 +270,8 @@ impl Engine for TransferEngine {
     }
 
     fn finish(&mut self, transfer: Transfer, status: Status) -> Outcome<Vec<u8>> {
-        if self.chunk != 0 {
+        if self.dma.end() {
             self.quarantine.push(transfer.storage);
-            self.chunk = 0;
         }
         let detail = self.fault.clone().filter(|_| !status.is_success());
         Outcome {
@@ -292,20 +282,20 @@ impl Engine for TransferEngine {
     }
 }
 
-/// Why a transfer ended its queue.
+/// Why a transfer was not taken up. What was checked when it was scheduled holds, so neither should occur.
 #[derive(Debug, thiserror::Error)]
-enum TransferError {
+enum Refusal {
     #[error(transparent)]
-    Device(#[from] DeviceError),
-    #[error("a chunk did not arrive within {limit:?}")]
-    Timeout { limit: Duration },
+    Invalid(#[from] InvalidOperation),
+    #[error(transparent)]
+    Dma(#[from] OperationError),
 }
 
-impl TransferError {
+impl Refusal {
     fn status(&self) -> Status {
         match self {
-            Self::Timeout { .. } => Status::TIMEOUT,
-            Self::Device(error) => error.status_in_flight(),
+            Self::Invalid(error) => error.status(),
+            Self::Dma(error) => error.status(),
         }
     }
 }

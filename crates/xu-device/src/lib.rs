@@ -43,20 +43,27 @@
 //! | [`harvest`] | from records to a status | `xu.md` 6 |
 //! | [`metrics`] | counters of finished executions | `xu.md` 7 |
 //! | [`transfer`] | move tensor bytes over DMA | `driver.md` 6 |
+//! | [`transfer`] | move a chunk of bytes over DMA | `driver.md` 6 |
+//! | [`region`] | a range of memory that a request uses | - |
+//! | [`tensor_op`] | the operations of a tensor-op queue | `c-api.md` 6.1, 6.6 |
+//! | [`elementwise`] | arithmetic on elements | `c-api.md` 6.6 |
 //! | [`simulated`] | the machine | - |
 #![forbid(unsafe_code)]
 
 pub mod device;
+pub mod elementwise;
 pub mod harvest;
 pub mod map;
 pub mod memory;
 pub mod metrics;
 pub mod nq;
 pub mod program;
+pub mod region;
 pub mod ring;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 pub mod stage;
+pub mod tensor_op;
 pub mod transfer;
 
 pub use device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape};

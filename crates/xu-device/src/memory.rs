@@ -13,6 +13,7 @@ use xu_abi::DeviceAddr;
 #[derive(Debug)]
 pub struct DeviceMemory {
     device: Arc<dyn Device>,
+    place: Place,
     addr: DeviceAddr,
     bytes: u64,
 }
@@ -31,9 +32,16 @@ impl DeviceMemory {
         let addr = device.allocate(place, bytes, align)?;
         Ok(Self {
             device: Arc::clone(device),
+            place,
             addr,
             bytes,
         })
+    }
+
+    /// Whose memory it is.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// Where it begins.

@@ -1,9 +1,18 @@
-//! Move tensor bytes between host and device over one DMA queue.
+//! Move a chunk of bytes over one DMA queue.
 //!
-//! Owned by a tensor-op engine, driven from the worker thread: begin one chunk, poll until it has
-//! arrived, begin the next. Nothing here blocks.
-//! A chunk passes through a bounce buffer in host memory that the device can reach; behind its data pairs
-//! goes a 4-byte copy of a marker, whose arrival says that the data has arrived.
+//! Owned by [`TensorDma`](crate::tensor_op::TensorDma), driven from the worker thread: begin one chunk, poll until it
+//! has arrived, begin the next. Nothing here blocks.
+//! What comes from or goes to the host passes through a bounce buffer in host memory that the device can reach; from
+//! device memory to device memory the way is direct. Behind the data pairs goes a 4-byte copy of a marker, whose
+//! arrival says that the data has arrived.
+//!
+//! ```text
+//!   begin_write   host bytes -> bounce =DMA=> device        pairs of a chunk:  | data .. | data, barrier | marker |
+//!   begin_fill                  bounce =DMA=> device
+//!   begin_read                  device =DMA=> bounce -> collect
+//!   begin_copy                  device =DMA=> device
+//! ```
+//!
 //! Rules: `driver.md` section 6.
 
 use crate::device::{Device, DeviceError, DmaQueue, Place};
@@ -29,6 +38,7 @@ pub struct TransferQueue {
     ring: DescriptorRing,
     bounce: DeviceMemory,
     marker: DeviceMemory,
+    in_flight: bool,
 }
 
 impl TransferQueue {
@@ -48,7 +58,21 @@ impl TransferQueue {
             ring,
             bounce,
             marker,
+            in_flight: false,
         })
+    }
+
+    /// The host's clock, as the device reads it: [`Device::now_ns`].
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.device.now_ns()
+    }
+
+    /// Whether a descriptor has been written whose chunk has not been seen to arrive: from then on the device may
+    /// touch the chunk's memory, started or not.
+    #[must_use]
+    pub fn is_in_flight(&self) -> bool {
+        self.in_flight
     }
 
     /// Starts moving `bytes` (1 to [`CHUNK`]) to device address `to`.
@@ -59,6 +83,38 @@ impl TransferQueue {
         let len = chunk_len(bytes.len())?;
         self.bounce.write(0, bytes)?;
         self.post(self.bounce.addr(), to, len)
+    }
+
+    /// Puts `bytes` (1 to [`CHUNK`]) into the bounce buffer, for [`TransferQueue::begin_fill`].
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`] for another length; as [`Device::write`].
+    pub fn fill(&self, bytes: &[u8]) -> Result<(), DeviceError> {
+        chunk_len(bytes.len())?;
+        self.bounce.write(0, bytes)
+    }
+
+    /// Starts moving the first `len` bytes (1 to [`CHUNK`]) of the bounce buffer to device address `to`.
+    ///
+    /// # Errors
+    /// As [`TransferQueue::begin_write`].
+    pub fn begin_fill(&mut self, to: DeviceAddr, len: usize) -> Result<(), DeviceError> {
+        let len = chunk_len(len)?;
+        self.post(self.bounce.addr(), to, len)
+    }
+
+    /// Starts moving `len` bytes (1 to [`CHUNK`]) from one device address to another.
+    ///
+    /// # Errors
+    /// As [`TransferQueue::begin_write`].
+    pub fn begin_copy(
+        &mut self,
+        from: DeviceAddr,
+        to: DeviceAddr,
+        len: usize,
+    ) -> Result<(), DeviceError> {
+        let len = chunk_len(len)?;
+        self.post(from, to, len)
     }
 
     /// Starts moving `len` bytes (1 to [`CHUNK`]) from device address `from`.
@@ -74,8 +130,9 @@ impl TransferQueue {
     ///
     /// # Errors
     /// [`DeviceError::DmaAborted`] when it never will; as [`Device::load_acquire`].
-    pub fn poll(&self) -> Result<bool, DeviceError> {
+    pub fn poll(&mut self) -> Result<bool, DeviceError> {
         if self.device.load_acquire(self.marker.at(MARKER_TARGET))? == COMPLETION_MARKER {
+            self.in_flight = false;
             return Ok(true);
         }
         self.device.check_dma(self.queue)?;
@@ -92,6 +149,9 @@ impl TransferQueue {
 
     fn post(&mut self, from: DeviceAddr, to: DeviceAddr, len: u32) -> Result<(), DeviceError> {
         self.marker.write(MARKER_TARGET, &0u32.to_le_bytes())?;
+        // The line between what can be undone and what the device may know: a descriptor that is written may be seen,
+        // even if writing it failed half-way.
+        self.in_flight = true;
         let mut pairs = 0;
         let mut done = 0;
         while done < len {

@@ -39,7 +39,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "xu-device",
         ours: &["xu-abi"],
-        others: &["parking_lot", "serde", "thiserror", "zerocopy"],
+        others: &["half", "parking_lot", "serde", "thiserror", "zerocopy"],
         others_in_tests: &["proptest", "serde_json"],
     },
     Layer {

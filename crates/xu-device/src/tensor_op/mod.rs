@@ -1,0 +1,424 @@
+//! The tensor operations of one DMA queue: one at a time, a chunk per step, never blocking.
+//!
+//! Owned by a tensor-op engine and stepped on its worker thread. The facade checks a request as an [`Operation`] when it
+//! is scheduled; at the head of its queue it goes through [`TensorDma`]:
+//!
+//! ```text
+//!   begin(operation) ── step(now, host) ──> Continue      look again
+//!                            │        └───> Done          all of it has arrived
+//!                            ├────────────> Refused       nothing was posted, the queue goes on
+//!                            └────────────> Fatal         the device may know: the queue is at its end
+//!   end() ── says whether the device may still touch the operation's memory: then it must be kept
+//! ```
+//!
+//! No public format describes arithmetic in DMA descriptors, so the operands of a cast, a computation or a
+//! multiply-and-add pass through the bounce buffer and the stepping thread computes; everything else is moved by the
+//! device alone. Nothing is allocated after opening.
+//! Spec: `c-api.md` sections 6.1 and 6.6, `xu.md` section 4.
+
+mod arithmetic;
+mod operation;
+
+pub use operation::{InvalidOperation, Operation};
+
+use crate::device::{Device, DeviceError, DmaQueue};
+use crate::transfer::{CHUNK, TransferQueue};
+use arithmetic::Scratch;
+use operation::Kind;
+use std::sync::Arc;
+use xu_abi::Status;
+
+/// The host's end of a write or a read, lent for one step.
+///
+/// Whoever owns the bytes lends the same ones to every step of an operation.
+#[derive(Debug)]
+pub enum HostBytes<'a> {
+    /// The operation stays on the device.
+    None,
+    /// What a write takes.
+    Source(&'a [u8]),
+    /// Where a read puts what arrives.
+    Target(&'a mut [u8]),
+}
+
+/// What one step found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    /// There is more to do, or to wait for.
+    Continue,
+    /// The operation is complete.
+    Done,
+    /// The operation failed before the device could know of it. The queue goes on.
+    Refused(OperationError),
+    /// The operation failed, and the queue is at its end.
+    Fatal(OperationError),
+}
+
+/// Why an operation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperationError {
+    /// The device refused something before it knew of the operation.
+    #[error(transparent)]
+    Before(DeviceError),
+    /// The device failed while it may have known of the operation.
+    #[error(transparent)]
+    InFlight(DeviceError),
+    /// A chunk did not arrive in time.
+    #[error("a chunk of {bytes} bytes did not arrive within {limit_ns} ns")]
+    Timeout {
+        /// Length of the chunk, bytes.
+        bytes: usize,
+        /// How long it was given, nanoseconds.
+        limit_ns: u64,
+    },
+    /// A step was not lent the bytes that the operation needs.
+    #[error(
+        "the operation needs {needed} bytes of the host's, in its direction; it was lent {lent}"
+    )]
+    HostBytes {
+        /// What it needs.
+        needed: u64,
+        /// What it was lent in the right direction.
+        lent: u64,
+    },
+    /// The queue has failed for good before.
+    #[error("the queue has failed")]
+    QueueFailed,
+    /// An operation is under way: it has to be ended first.
+    #[error("an operation is under way")]
+    UnderWay,
+}
+
+impl OperationError {
+    /// The status of the request.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Before(error) => error.status(),
+            Self::InFlight(error) => error.status_in_flight(),
+            Self::Timeout { .. } => Status::TIMEOUT,
+            Self::HostBytes { .. } | Self::UnderWay => Status::INVALID,
+            Self::QueueFailed => Status::EXEC_UNIT_UNRECOVERABLE,
+        }
+    }
+
+    /// Whether a queue goes on after this, if nothing was posted: arguments, resources and a full queue of the driver's
+    /// are that request's alone, a device in trouble is not (`c-api.md` section 3).
+    fn is_harmless(&self) -> bool {
+        matches!(
+            self.status(),
+            Status::INVALID | Status::RESOURCE | Status::QUEUE_FULL | Status::EXEC_NC_BUSY
+        )
+    }
+}
+
+/// One DMA queue and the operation at its head.
+#[derive(Debug)]
+pub struct TensorDma {
+    queue: TransferQueue,
+    /// Limit for one chunk, nanoseconds; `None` waits for ever.
+    limit_ns: Option<u64>,
+    scratch: Scratch,
+    current: Option<Current>,
+    failed: bool,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+struct Current {
+    operation: Operation,
+    /// How much of the operation's count is done.
+    done: u64,
+    /// Arithmetic only: how many operands of this chunk have arrived.
+    operands: usize,
+    /// The chunk that is on its way.
+    posted: Option<Posted>,
+    /// A descriptor of this operation has been written: from here on every failure is fatal.
+    may_be_known: bool,
+}
+
+/// A chunk on its way.
+#[derive(Clone, Copy, Debug)]
+struct Posted {
+    at_ns: u64,
+    bytes: usize,
+}
+
+/// The piece of an operation that one chunk moves.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Where it begins, in units of the operation's count.
+    start: u64,
+    /// How long it is, in the same units.
+    count: usize,
+}
+
+impl TensorDma {
+    /// Opens `queue` and reserves everything that operations will need.
+    ///
+    /// # Errors
+    /// As [`TransferQueue::open`].
+    pub fn open(
+        device: &Arc<dyn Device>,
+        queue: DmaQueue,
+        limit_ns: Option<u64>,
+    ) -> Result<Self, DeviceError> {
+        Ok(Self::new(TransferQueue::open(device, queue)?, limit_ns))
+    }
+
+    /// Over a queue that is open already. A chunk that takes `limit_ns` nanoseconds ends it; `None` waits for ever.
+    #[must_use]
+    pub fn new(queue: TransferQueue, limit_ns: Option<u64>) -> Self {
+        Self {
+            queue,
+            limit_ns,
+            scratch: Scratch::new(),
+            current: None,
+            failed: false,
+        }
+    }
+
+    /// The host's clock, as the device reads it: a time for [`TensorDma::step`].
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.queue.now_ns()
+    }
+
+    /// Takes an operation to the head of the queue. Touches nothing yet.
+    ///
+    /// # Errors
+    /// [`OperationError::UnderWay`] and [`OperationError::QueueFailed`].
+    pub fn begin(&mut self, operation: Operation) -> Result<(), OperationError> {
+        if self.failed {
+            return Err(OperationError::QueueFailed);
+        }
+        if self.current.is_some() {
+            return Err(OperationError::UnderWay);
+        }
+        self.current = Some(Current {
+            operation,
+            done: 0,
+            operands: 0,
+            posted: None,
+            may_be_known: false,
+        });
+        Ok(())
+    }
+
+    /// One look: posts a chunk if none is on its way, and takes it in if it has arrived.
+    ///
+    /// `now_ns` is the caller's clock; it decides about the limit, and only after a look that found nothing.
+    /// Without an operation under way there is nothing to do: [`Progress::Done`].
+    pub fn step(&mut self, now_ns: u64, host: HostBytes<'_>) -> Progress {
+        if self.failed {
+            return Progress::Fatal(OperationError::QueueFailed);
+        }
+        let error = match self.advance(now_ns, host) {
+            Ok(true) => return Progress::Done,
+            Ok(false) => return Progress::Continue,
+            Err(error) => error,
+        };
+        let known = self.current.as_ref().is_some_and(|now| now.may_be_known);
+        if !known && error.is_harmless() {
+            return Progress::Refused(error);
+        }
+        self.failed = true;
+        Progress::Fatal(error)
+    }
+
+    /// Ends the operation, whatever became of it, and says whether the device may still read or write its memory.
+    /// Then the memory has to be kept until the device is known to be at rest.
+    ///
+    /// Without an operation under way: false.
+    #[must_use = "memory that the device may still touch must be kept"]
+    pub fn end(&mut self) -> bool {
+        let had_one = self.current.take().is_some();
+        let may_touch = had_one && self.queue.is_in_flight();
+        // Nothing may follow a chunk that was given up.
+        self.failed |= may_touch;
+        may_touch
+    }
+
+    /// As [`TensorDma::end`], for an operation that is done: gives it back.
+    pub(crate) fn take_done(&mut self) -> Option<Operation> {
+        self.current.take().map(|current| current.operation)
+    }
+
+    fn advance(&mut self, now_ns: u64, host: HostBytes<'_>) -> Result<bool, OperationError> {
+        let Some(current) = &mut self.current else {
+            return Ok(true);
+        };
+        let Some(piece) = current.piece() else {
+            return Ok(true);
+        };
+        let host = HostPiece::of(&current.operation, piece, host)?;
+        let posted = match current.posted {
+            Some(posted) => posted,
+            None => {
+                let result = current.post(&mut self.queue, &mut self.scratch, piece, &host);
+                current.may_be_known |= self.queue.is_in_flight();
+                let bytes = result.map_err(|error| current.explain(error))?;
+                *current.posted.insert(Posted {
+                    at_ns: now_ns,
+                    bytes,
+                })
+            }
+        };
+        match self.queue.poll() {
+            Err(error) => Err(current.explain(error)),
+            Ok(false) => match self.limit_ns {
+                Some(limit_ns) if now_ns.saturating_sub(posted.at_ns) >= limit_ns => {
+                    let bytes = posted.bytes;
+                    Err(OperationError::Timeout { bytes, limit_ns })
+                }
+                _ => Ok(false),
+            },
+            Ok(true) => {
+                current.posted = None;
+                let landed = current.land(&self.queue, &mut self.scratch, piece, host);
+                landed.map_err(|error| current.explain(error))?;
+                Ok(current.piece().is_none())
+            }
+        }
+    }
+}
+
+impl Current {
+    /// What is to be moved next; `None` when everything has been.
+    fn piece(&self) -> Option<Piece> {
+        let left = self.operation.count - self.done;
+        let per_chunk = self.operation.per_chunk();
+        // CAST: the smaller of the two fits both types.
+        let count = left.min(per_chunk as u64) as usize;
+        (count > 0).then_some(Piece {
+            start: self.done,
+            count,
+        })
+    }
+
+    /// Hands the piece's next chunk to the device; returns its length in bytes.
+    fn post(
+        &self,
+        queue: &mut TransferQueue,
+        scratch: &mut Scratch,
+        piece: Piece,
+        host: &HostPiece<'_>,
+    ) -> Result<usize, DeviceError> {
+        let Piece { start, count } = piece;
+        match &self.operation.kind {
+            Kind::Write { to } => queue.begin_write(to.at(start), host.source())?,
+            Kind::Read { from } => queue.begin_read(from.at(start), count)?,
+            Kind::Copy { from, to } => queue.begin_copy(from.at(start), to.at(start), count)?,
+            Kind::Memset { to, value } => {
+                if start == 0 {
+                    queue.fill(scratch.pattern(*value, count.min(CHUNK)))?;
+                }
+                queue.begin_fill(to.at(start), count)?;
+            }
+            Kind::Arithmetic { rule, sources, to } => {
+                return if let Some(source) = sources.get(self.operands) {
+                    let size = rule.source_bytes();
+                    queue.begin_read(source.at(start * size as u64), count * size)?;
+                    Ok(count * size)
+                } else {
+                    let size = rule.target_bytes();
+                    let result = scratch.result(count * size);
+                    queue.begin_write(to.at(start * size as u64), result)?;
+                    Ok(count * size)
+                };
+            }
+        }
+        Ok(count)
+    }
+
+    /// Takes in what has arrived.
+    fn land(
+        &mut self,
+        queue: &TransferQueue,
+        scratch: &mut Scratch,
+        piece: Piece,
+        host: HostPiece<'_>,
+    ) -> Result<(), DeviceError> {
+        match &self.operation.kind {
+            Kind::Arithmetic { rule, sources, .. } if self.operands < sources.len() => {
+                let operand = scratch.operand(*rule, self.operands, piece.count);
+                queue.collect(operand)?;
+                scratch.combine(*rule, self.operands, piece.count);
+                self.operands += 1;
+                return Ok(());
+            }
+            Kind::Read { .. } => queue.collect(host.into_target())?,
+            Kind::Write { .. }
+            | Kind::Copy { .. }
+            | Kind::Memset { .. }
+            | Kind::Arithmetic { .. } => {}
+        }
+        self.operands = 0;
+        self.done += piece.count as u64;
+        Ok(())
+    }
+
+    fn explain(&self, error: DeviceError) -> OperationError {
+        if self.may_be_known {
+            OperationError::InFlight(error)
+        } else {
+            OperationError::Before(error)
+        }
+    }
+}
+
+/// The part of the host's bytes that belongs to a piece.
+#[derive(Debug)]
+enum HostPiece<'a> {
+    None,
+    Source(&'a [u8]),
+    Target(&'a mut [u8]),
+}
+
+impl<'a> HostPiece<'a> {
+    /// Cuts the piece out of what was lent, if that is what the operation needs.
+    fn of(
+        operation: &Operation,
+        piece: Piece,
+        host: HostBytes<'a>,
+    ) -> Result<Self, OperationError> {
+        let needed = operation.host_bytes();
+        let refuse = |lent: usize| OperationError::HostBytes {
+            needed,
+            lent: lent as u64,
+        };
+        // CAST: used only for host bytes of the operation's length, which are in memory.
+        let start = piece.start as usize;
+        match (&operation.kind, host) {
+            (Kind::Write { .. }, HostBytes::Source(bytes)) if bytes.len() as u64 == needed => {
+                // PANIC: a piece lies inside its operation, here and below.
+                Ok(Self::Source(&bytes[start..start + piece.count]))
+            }
+            (Kind::Read { .. }, HostBytes::Target(bytes)) if bytes.len() as u64 == needed => {
+                Ok(Self::Target(&mut bytes[start..start + piece.count]))
+            }
+            (Kind::Write { .. }, HostBytes::Source(bytes)) => Err(refuse(bytes.len())),
+            (Kind::Read { .. }, HostBytes::Target(bytes)) => Err(refuse(bytes.len())),
+            (Kind::Write { .. } | Kind::Read { .. }, _) => Err(refuse(0)),
+            (Kind::Copy { .. } | Kind::Memset { .. } | Kind::Arithmetic { .. }, _) => {
+                Ok(Self::None)
+            }
+        }
+    }
+
+    fn source(&self) -> &[u8] {
+        match self {
+            Self::Source(bytes) => bytes,
+            Self::None | Self::Target(_) => &[],
+        }
+    }
+
+    fn into_target(self) -> &'a mut [u8] {
+        match self {
+            Self::Target(bytes) => bytes,
+            Self::None | Self::Source(_) => &mut [],
+        }
+    }
+}
