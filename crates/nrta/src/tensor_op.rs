@@ -11,7 +11,6 @@ use crate::tensor::{Storage, Tensor};
 use core::time::Duration;
 use std::sync::Arc;
 use xu_abi::Status;
-use xu_device::region::Region;
 use xu_device::tensor_op::{
     self, HostBytes, InvalidOperation, Operation, OperationError, TensorDma,
 };

@@ -46,10 +46,12 @@
 //! | [`transfer`] | move a chunk of bytes over DMA | `driver.md` 6 |
 //! | [`region`] | a range of memory that a request uses | - |
 //! | [`tensor_op`] | the operations of a tensor-op queue | `c-api.md` 6.1, 6.6 |
+//! | [`collectives`] | all-gather, all-reduce and reduce-scatter between cores | `c-api.md` 6.3 |
 //! | [`elementwise`] | arithmetic on elements | `c-api.md` 6.6 |
 //! | [`simulated`] | the machine | - |
 #![forbid(unsafe_code)]
 
+pub mod collectives;
 pub mod device;
 pub mod elementwise;
 pub mod harvest;

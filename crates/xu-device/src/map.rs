@@ -15,7 +15,7 @@
 //! | collectives barrier semaphore, and that it counts the barriers that the core has passed | 1 | chosen |
 //! | collectives context of a core | sequencer memory `+0x100`, 64 bytes | chosen |
 //! | request-load event | 0 | chosen |
-//! | model-exec DMA queue, transfer queues | 0; 1 and 2 | chosen |
+//! | model-exec DMA queue, transfer queues, collectives queue | 0; 1 and 2; 3 | chosen |
 //! | first phase of a notification ring | 1 | inferred |
 //! | engine whose custom records are re-tagged on v3 | DVE | unverified: the analysis says DVE and index 2 |
 
@@ -56,8 +56,10 @@ pub const REQUEST_LOADED: EventIndex = EventIndex::new(0);
 pub const MODEL_EXEC_QUEUE: u8 = 0;
 /// Index of the first of the two DMA queues that move tensors.
 pub const FIRST_TRANSFER_QUEUE: u8 = 1;
+/// Index of the DMA queue that carries collectives between cores.
+pub const COLLECTIVES_QUEUE: u8 = 3;
 /// Number of DMA queues of a core.
-pub const DMA_QUEUES: u8 = 3;
+pub const DMA_QUEUES: u8 = 4;
 
 /// Number of hardware notification queues of a core.
 pub const NOTIFICATION_QUEUES: u8 = 10;
@@ -122,5 +124,14 @@ pub const fn transfer_queue(tpb: TpbIndex, queue: u8) -> DmaQueue {
     DmaQueue {
         tpb,
         index: FIRST_TRANSFER_QUEUE + queue,
+    }
+}
+
+/// The DMA queue over which a core takes part in collectives.
+#[must_use]
+pub const fn collectives_queue(tpb: TpbIndex) -> DmaQueue {
+    DmaQueue {
+        tpb,
+        index: COLLECTIVES_QUEUE,
     }
 }

@@ -1,6 +1,6 @@
 //! A range of memory that a request reads or writes: a tensor, or a part of one.
 //!
-//! Made by whoever owns the memory, used by [`tensor_op`](crate::tensor_op).
+//! Made by whoever owns the memory, used by [`tensor_op`](crate::tensor_op) and [`collectives`](crate::collectives).
 //! A region says where bytes are and keeps nothing alive: its owner holds the memory until the request has ended and
 //! the device is done with it.
 

@@ -15,31 +15,29 @@
 //! multiply-and-add pass through the bounce buffer and the stepping thread computes; everything else is moved by the
 //! device alone. Nothing is allocated after opening.
 //! Spec: `c-api.md` sections 6.1 and 6.6, `xu.md` section 4.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `operation` | a request, checked |
+//! | `current` | the operation under way, chunk by chunk |
+//! | `host` | the host's bytes, lent for a step |
+//! | `arithmetic` | the buffers in which the stepping thread computes |
 
 mod arithmetic;
+mod current;
+mod host;
 mod operation;
 
+pub use host::HostBytes;
 pub use operation::{InvalidOperation, Operation};
 
 use crate::device::{Device, DeviceError, DmaQueue};
-use crate::transfer::{CHUNK, TransferQueue};
+use crate::transfer::TransferQueue;
 use arithmetic::Scratch;
-use operation::Kind;
+use current::{Current, Posted};
+use host::HostPiece;
 use std::sync::Arc;
 use xu_abi::Status;
-
-/// The host's end of a write or a read, lent for one step.
-///
-/// Whoever owns the bytes lends the same ones to every step of an operation.
-#[derive(Debug)]
-pub enum HostBytes<'a> {
-    /// The operation stays on the device.
-    None,
-    /// What a write takes.
-    Source(&'a [u8]),
-    /// Where a read puts what arrives.
-    Target(&'a mut [u8]),
-}
 
 /// What one step found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,13 +102,14 @@ impl OperationError {
         }
     }
 
-    /// Whether a queue goes on after this, if nothing was posted: arguments, resources and a full queue of the driver's
-    /// are that request's alone, a device in trouble is not (`c-api.md` section 3).
-    fn is_harmless(&self) -> bool {
-        matches!(
+    /// Whether nothing was posted and the queue goes on: arguments, resources and a full queue of the driver's are that
+    /// request's alone, a device in trouble is not (`c-api.md` section 3).
+    pub(crate) fn is_refusal(&self) -> bool {
+        let harmless = matches!(
             self.status(),
             Status::INVALID | Status::RESOURCE | Status::QUEUE_FULL | Status::EXEC_NC_BUSY
-        )
+        );
+        harmless && !matches!(self, Self::InFlight(_))
     }
 }
 
@@ -123,36 +122,6 @@ pub struct TensorDma {
     scratch: Scratch,
     current: Option<Current>,
     failed: bool,
-}
-
-/// An operation under way.
-#[derive(Debug)]
-struct Current {
-    operation: Operation,
-    /// How much of the operation's count is done.
-    done: u64,
-    /// Arithmetic only: how many operands of this chunk have arrived.
-    operands: usize,
-    /// The chunk that is on its way.
-    posted: Option<Posted>,
-    /// A descriptor of this operation has been written: from here on every failure is fatal.
-    may_be_known: bool,
-}
-
-/// A chunk on its way.
-#[derive(Clone, Copy, Debug)]
-struct Posted {
-    at_ns: u64,
-    bytes: usize,
-}
-
-/// The piece of an operation that one chunk moves.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    /// Where it begins, in units of the operation's count.
-    start: u64,
-    /// How long it is, in the same units.
-    count: usize,
 }
 
 impl TensorDma {
@@ -186,6 +155,12 @@ impl TensorDma {
         self.queue.now_ns()
     }
 
+    /// Whether an operation was fatal, or was given up with a chunk on its way: nothing can follow.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     /// Takes an operation to the head of the queue. Touches nothing yet.
     ///
     /// # Errors
@@ -197,13 +172,7 @@ impl TensorDma {
         if self.current.is_some() {
             return Err(OperationError::UnderWay);
         }
-        self.current = Some(Current {
-            operation,
-            done: 0,
-            operands: 0,
-            posted: None,
-            may_be_known: false,
-        });
+        self.current = Some(Current::new(operation));
         Ok(())
     }
 
@@ -221,7 +190,7 @@ impl TensorDma {
             Err(error) => error,
         };
         let known = self.current.as_ref().is_some_and(|now| now.may_be_known);
-        if !known && error.is_harmless() {
+        if !known && error.is_refusal() {
             return Progress::Refused(error);
         }
         self.failed = true;
@@ -281,144 +250,6 @@ impl TensorDma {
                 landed.map_err(|error| current.explain(error))?;
                 Ok(current.piece().is_none())
             }
-        }
-    }
-}
-
-impl Current {
-    /// What is to be moved next; `None` when everything has been.
-    fn piece(&self) -> Option<Piece> {
-        let left = self.operation.count - self.done;
-        let per_chunk = self.operation.per_chunk();
-        // CAST: the smaller of the two fits both types.
-        let count = left.min(per_chunk as u64) as usize;
-        (count > 0).then_some(Piece {
-            start: self.done,
-            count,
-        })
-    }
-
-    /// Hands the piece's next chunk to the device; returns its length in bytes.
-    fn post(
-        &self,
-        queue: &mut TransferQueue,
-        scratch: &mut Scratch,
-        piece: Piece,
-        host: &HostPiece<'_>,
-    ) -> Result<usize, DeviceError> {
-        let Piece { start, count } = piece;
-        match &self.operation.kind {
-            Kind::Write { to } => queue.begin_write(to.at(start), host.source())?,
-            Kind::Read { from } => queue.begin_read(from.at(start), count)?,
-            Kind::Copy { from, to } => queue.begin_copy(from.at(start), to.at(start), count)?,
-            Kind::Memset { to, value } => {
-                if start == 0 {
-                    queue.fill(scratch.pattern(*value, count.min(CHUNK)))?;
-                }
-                queue.begin_fill(to.at(start), count)?;
-            }
-            Kind::Arithmetic { rule, sources, to } => {
-                return if let Some(source) = sources.get(self.operands) {
-                    let size = rule.source_bytes();
-                    queue.begin_read(source.at(start * size as u64), count * size)?;
-                    Ok(count * size)
-                } else {
-                    let size = rule.target_bytes();
-                    let result = scratch.result(count * size);
-                    queue.begin_write(to.at(start * size as u64), result)?;
-                    Ok(count * size)
-                };
-            }
-        }
-        Ok(count)
-    }
-
-    /// Takes in what has arrived.
-    fn land(
-        &mut self,
-        queue: &TransferQueue,
-        scratch: &mut Scratch,
-        piece: Piece,
-        host: HostPiece<'_>,
-    ) -> Result<(), DeviceError> {
-        match &self.operation.kind {
-            Kind::Arithmetic { rule, sources, .. } if self.operands < sources.len() => {
-                let operand = scratch.operand(*rule, self.operands, piece.count);
-                queue.collect(operand)?;
-                scratch.combine(*rule, self.operands, piece.count);
-                self.operands += 1;
-                return Ok(());
-            }
-            Kind::Read { .. } => queue.collect(host.into_target())?,
-            Kind::Write { .. }
-            | Kind::Copy { .. }
-            | Kind::Memset { .. }
-            | Kind::Arithmetic { .. } => {}
-        }
-        self.operands = 0;
-        self.done += piece.count as u64;
-        Ok(())
-    }
-
-    fn explain(&self, error: DeviceError) -> OperationError {
-        if self.may_be_known {
-            OperationError::InFlight(error)
-        } else {
-            OperationError::Before(error)
-        }
-    }
-}
-
-/// The part of the host's bytes that belongs to a piece.
-#[derive(Debug)]
-enum HostPiece<'a> {
-    None,
-    Source(&'a [u8]),
-    Target(&'a mut [u8]),
-}
-
-impl<'a> HostPiece<'a> {
-    /// Cuts the piece out of what was lent, if that is what the operation needs.
-    fn of(
-        operation: &Operation,
-        piece: Piece,
-        host: HostBytes<'a>,
-    ) -> Result<Self, OperationError> {
-        let needed = operation.host_bytes();
-        let refuse = |lent: usize| OperationError::HostBytes {
-            needed,
-            lent: lent as u64,
-        };
-        // CAST: used only for host bytes of the operation's length, which are in memory.
-        let start = piece.start as usize;
-        match (&operation.kind, host) {
-            (Kind::Write { .. }, HostBytes::Source(bytes)) if bytes.len() as u64 == needed => {
-                // PANIC: a piece lies inside its operation, here and below.
-                Ok(Self::Source(&bytes[start..start + piece.count]))
-            }
-            (Kind::Read { .. }, HostBytes::Target(bytes)) if bytes.len() as u64 == needed => {
-                Ok(Self::Target(&mut bytes[start..start + piece.count]))
-            }
-            (Kind::Write { .. }, HostBytes::Source(bytes)) => Err(refuse(bytes.len())),
-            (Kind::Read { .. }, HostBytes::Target(bytes)) => Err(refuse(bytes.len())),
-            (Kind::Write { .. } | Kind::Read { .. }, _) => Err(refuse(0)),
-            (Kind::Copy { .. } | Kind::Memset { .. } | Kind::Arithmetic { .. }, _) => {
-                Ok(Self::None)
-            }
-        }
-    }
-
-    fn source(&self) -> &[u8] {
-        match self {
-            Self::Source(bytes) => bytes,
-            Self::None | Self::Target(_) => &[],
-        }
-    }
-
-    fn into_target(self) -> &'a mut [u8] {
-        match self {
-            Self::Target(bytes) => bytes,
-            Self::None | Self::Source(_) => &mut [],
         }
     }
 }

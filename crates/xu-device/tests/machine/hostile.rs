@@ -56,7 +56,7 @@ fn arguments_out_of_range_are_refused() {
     bad(machine.start_dma(
         DmaQueue {
             tpb: CORE,
-            index: 3,
+            index: xu_device::map::DMA_QUEUES,
         },
         1,
     ));

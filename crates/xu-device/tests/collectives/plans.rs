@@ -1,0 +1,350 @@
+//! What is refused when a collective is prepared, and when plans meet that do not fit together.
+
+use crate::scripted::{Call, Scripted};
+use crate::support::{Bench, Tensor};
+use std::sync::Arc;
+use xu_abi::{Status, TpbIndex};
+use xu_device::collectives::{
+    Collective, CollectiveDma, CollectiveError, Communicator, CommunicatorError, Difference,
+    MAX_RANKS, Mismatch, Plan, PlanError, Progress, UnknownCollective,
+};
+use xu_device::elementwise::{Dtype, ReduceOp, UnknownReduceOp};
+use xu_device::region::Region;
+use xu_device::{DeviceError, Place, map};
+
+const ADD: Collective = Collective::AllReduce(ReduceOp::Add);
+const SCATTER: Collective = Collective::ReduceScatter(ReduceOp::Add);
+const GATHER: Collective = Collective::AllGather;
+
+#[test]
+fn d4_numbers_of_the_c_api_become_collectives_or_a_typed_error() {
+    assert_eq!(Collective::from_raw(0, 77), Ok(GATHER));
+    assert_eq!(
+        Collective::from_raw(1, 2),
+        Ok(Collective::AllReduce(ReduceOp::Max))
+    );
+    assert_eq!(Collective::from_raw(2, 0), Ok(SCATTER));
+    let fma = UnknownCollective::Reduction(UnknownReduceOp(1));
+    assert_eq!(Collective::from_raw(1, 1), Err(fma));
+    assert_eq!(
+        Collective::from_raw(2, 0xF),
+        Err(UnknownCollective::Reduction(UnknownReduceOp(0xF)))
+    );
+    assert_eq!(
+        Collective::from_raw(3, 0),
+        Err(UnknownCollective::Collective(3))
+    );
+    assert_eq!(fma.status(), Status::INVALID);
+}
+
+#[test]
+fn d4_seats_exist_and_are_taken_once() {
+    for ranks in [0, MAX_RANKS + 1, u32::MAX] {
+        assert_eq!(
+            Communicator::new(ranks, 1).unwrap_err(),
+            CommunicatorError::Ranks { ranks }
+        );
+    }
+    let communicator = Communicator::new(2, 1).unwrap();
+    for rank in [2, u32::MAX] {
+        let missing = CommunicatorError::NoSuchRank { rank, ranks: 2 };
+        assert_eq!(communicator.join(rank).unwrap_err(), missing);
+    }
+    let first = communicator.join(1).unwrap();
+    assert_eq!((first.index(), first.ranks()), (1, 2));
+    assert_eq!(
+        communicator.join(1).unwrap_err(),
+        CommunicatorError::Taken { rank: 1 }
+    );
+}
+
+#[test]
+fn d4_sizes_and_lists_must_fit_the_collective() {
+    let bench = Bench::open(3);
+    let tensor = bench.tensor(0, &[0; 4096]);
+    let at = |index: u64, bytes| tensor.part(index * 256, bytes);
+    let error = |collective, inputs: &[Region], outputs: &[Region]| {
+        let refused = bench
+            .plan(0, collective, Dtype::Float32, inputs, outputs)
+            .unwrap_err();
+        assert_eq!(refused.status(), Status::INVALID);
+        refused
+    };
+    let sizes = |input, output| PlanError::Sizes {
+        input,
+        output,
+        ranks: 3,
+    };
+    assert_eq!(error(ADD, &[at(0, 8)], &[at(1, 12)]), sizes(8, 12));
+    assert_eq!(error(GATHER, &[at(0, 8)], &[at(1, 16)]), sizes(8, 16));
+    assert_eq!(error(SCATTER, &[at(0, 16)], &[at(1, 8)]), sizes(16, 8));
+    assert_eq!(
+        error(GATHER, &[at(0, 8)], &[at(1, 8), at(2, 8), at(3, 12)]),
+        sizes(8, 12)
+    );
+    assert_eq!(
+        error(SCATTER, &[at(1, 8), at(2, 8), at(3, 12)], &[at(0, 8)]),
+        sizes(12, 8)
+    );
+    let lists = |inputs, outputs| PlanError::Lists {
+        inputs,
+        outputs,
+        ranks: 3,
+    };
+    assert_eq!(
+        error(ADD, &[at(0, 8)], &[at(1, 8), at(2, 8), at(3, 8)]),
+        lists(1, 3)
+    );
+    assert_eq!(
+        error(GATHER, &[at(0, 8)], &[at(1, 8), at(2, 8)]),
+        lists(1, 2)
+    );
+    assert_eq!(
+        error(SCATTER, &[at(1, 8), at(2, 8)], &[at(0, 8)]),
+        lists(2, 1)
+    );
+    assert_eq!(error(ADD, &[], &[]), PlanError::Tensors { count: 0 });
+    assert_eq!(
+        error(ADD, &[at(0, 8); 257], &[at(1, 8)]),
+        PlanError::Tensors { count: 257 }
+    );
+    let elements = PlanError::Elements {
+        bytes: 10,
+        dtype: Dtype::Float32,
+    };
+    assert_eq!(error(ADD, &[at(0, 10)], &[at(1, 10)]), elements);
+    // Sizes whose product does not fit are not equal to anything.
+    let huge = Region::new(
+        tensor.region().place(),
+        xu_abi::DeviceAddr::new(1 << 40),
+        1 << 63,
+    )
+    .unwrap();
+    assert_eq!(error(GATHER, &[huge], &[at(1, 8)]), sizes(1 << 63, 8));
+}
+
+#[test]
+fn d4_tensors_are_in_the_device_memory_of_one_core() {
+    let bench = Bench::open(2);
+    let (here, there) = (bench.tensor(0, &[0; 64]), bench.tensor(1, &[0; 64]));
+    let host = Region::new(Place::Host, here.region().addr(), 64).unwrap();
+    for (input, output) in [(here.region(), host), (host, here.region())] {
+        let refused = bench
+            .plan(0, ADD, Dtype::Int8, &[input], &[output])
+            .unwrap_err();
+        assert_eq!(refused, PlanError::NotDeviceMemory { region: host });
+    }
+    let refused = bench
+        .plan(0, ADD, Dtype::Int8, &[here.region()], &[there.region()])
+        .unwrap_err();
+    let [place, other] = [0, 1].map(|core| Place::Hbm(TpbIndex::new(core)));
+    assert_eq!(refused, PlanError::Apart { place, other });
+}
+
+#[test]
+fn d4_tensors_of_a_plan_overlap_only_where_that_can_be_right() {
+    let bench = Bench::open(2);
+    let tensor = bench.tensor(0, &[0; 256]);
+    let at = |offset, bytes| tensor.part(offset, bytes);
+    let overlap = |one, other| PlanError::Overlap { one, other };
+    let plan = |collective, inputs: &[Region], outputs: &[Region]| {
+        bench
+            .plan(0, collective, Dtype::Int8, inputs, outputs)
+            .map(drop)
+    };
+    // Shifted against itself; the shards that overlap are named.
+    assert!(matches!(
+        plan(ADD, &[at(0, 64)], &[at(8, 64)]),
+        Err(PlanError::Overlap { .. })
+    ));
+    // Two outputs.
+    assert_eq!(
+        plan(ADD, &[at(0, 8), at(8, 8)], &[at(64, 8), at(68, 8)]),
+        Err(overlap(at(64, 8), at(68, 8)))
+    );
+    // One part would write what another one reads.
+    assert!(matches!(
+        plan(ADD, &[at(0, 8), at(8, 8)], &[at(8, 8), at(0, 8)]),
+        Err(PlanError::Overlap { .. })
+    ));
+    assert!(matches!(
+        plan(GATHER, &[at(0, 8), at(8, 8)], &[at(64, 16), at(0, 16)]),
+        Err(PlanError::Overlap { .. })
+    ));
+    // The same inputs twice, and in place.
+    assert_eq!(
+        plan(ADD, &[at(0, 8), at(0, 8)], &[at(64, 8), at(128, 8)]),
+        Ok(())
+    );
+    assert_eq!(
+        plan(ADD, &[at(0, 8), at(8, 8)], &[at(0, 8), at(8, 8)]),
+        Ok(())
+    );
+}
+
+#[test]
+fn scratch_is_reserved_only_where_input_and_output_are_tangled_and_given_back() {
+    let (scripted, device) = Scripted::new(2);
+    let bench = Bench::on(device, 2);
+    let tensor = bench.tensor(1, &[0; 256]);
+    let at = |offset, bytes| tensor.part(offset, bytes);
+    let place = Place::Hbm(TpbIndex::new(1));
+    for (collective, input, output, scratch) in [
+        (GATHER, at(128, 32), at(0, 64), None),
+        (GATHER, at(32, 32), at(0, 64), None),
+        (GATHER, at(0, 32), at(0, 64), Some(32)),
+        (GATHER, at(50, 32), at(0, 64), Some(32)),
+        (SCATTER, at(0, 64), at(32, 32), None),
+        (SCATTER, at(0, 64), at(0, 32), Some(32)),
+        (SCATTER, at(0, 64), at(33, 32), Some(32)),
+        (ADD, at(0, 64), at(0, 64), None),
+    ] {
+        scripted.forget();
+        drop(
+            bench
+                .plan(1, collective, Dtype::Int8, &[input], &[output])
+                .unwrap(),
+        );
+        let log = scripted.log();
+        let wanted: Vec<Call> = scratch
+            .map(|bytes| Call::Allocate(place, bytes))
+            .into_iter()
+            .collect();
+        assert_eq!(log[..wanted.len()], wanted, "{collective:?}");
+        // What was reserved is released, and nothing else was done.
+        assert_eq!(log.len(), 2 * wanted.len());
+    }
+    scripted.fail(|call| matches!(call, Call::Allocate(..)).then_some(DeviceError::Lost));
+    let refused = bench
+        .plan(1, SCATTER, Dtype::Int8, &[at(0, 64)], &[at(0, 32)])
+        .unwrap_err();
+    assert_eq!(refused, PlanError::Device(DeviceError::Lost));
+    assert_eq!(refused.status(), Status::HW_ERROR);
+}
+
+/// Three ranks, of which the last has another plan.
+fn meet(
+    bench: &mut Bench,
+    plans: [(Collective, Dtype, &[Region], &[Region]); 3],
+    seed: u64,
+) -> Vec<Progress> {
+    for (rank, (collective, dtype, inputs, outputs)) in plans.into_iter().enumerate() {
+        let plan = bench
+            .plan(rank, collective, dtype, inputs, outputs)
+            .unwrap();
+        bench.begin(rank, plan);
+    }
+    bench.run(seed)
+}
+
+#[test]
+fn plans_that_do_not_fit_together_are_refused_on_every_rank_and_the_ranks_go_on() {
+    let mut bench = Bench::open(3);
+    let ins: Vec<Tensor> = (0..3).map(|rank| bench.tensor(rank, &[1; 24])).collect();
+    let outs: Vec<Tensor> = (0..3).map(|rank| bench.tensor(rank, &[9; 72])).collect();
+    let input = |rank: usize| [ins[rank].region()];
+    let output = |rank: usize, bytes| [outs[rank].part(0, bytes)];
+    let reduce = |rank: usize| (ADD, Dtype::Int8, input(rank), output(rank, 24));
+    let odd = [
+        (
+            Difference::Collective,
+            (GATHER, Dtype::Int8, input(2), output(2, 72)),
+        ),
+        (
+            Difference::Reduction,
+            (
+                Collective::AllReduce(ReduceOp::Max),
+                Dtype::Int8,
+                input(2),
+                output(2, 24),
+            ),
+        ),
+        (
+            Difference::Dtype,
+            (ADD, Dtype::Uint8, input(2), output(2, 24)),
+        ),
+        (
+            Difference::Sizes,
+            (ADD, Dtype::Int8, [ins[2].part(0, 23)], output(2, 23)),
+        ),
+    ];
+    for (seed, (difference, odd)) in odd.into_iter().enumerate() {
+        let (a, b) = (reduce(0), reduce(1));
+        let plans = [
+            (a.0, a.1, &a.2[..], &a.3[..]),
+            (b.0, b.1, &b.2[..], &b.3[..]),
+            (odd.0, odd.1, &odd.2[..], &odd.3[..]),
+        ];
+        let mismatch = CollectiveError::Mismatch(Mismatch {
+            one: 0,
+            other: 2,
+            difference,
+        });
+        assert_eq!(mismatch.status(), Status::INVALID);
+        let outcomes = meet(&mut bench, plans, seed as u64);
+        assert_eq!(outcomes, vec![Progress::Refused(mismatch); 3]);
+        for tensor in &outs {
+            assert_eq!(tensor.bytes(), [9; 72]);
+        }
+    }
+    let all = [0, 1, 2].map(reduce);
+    let plans = all
+        .each_ref()
+        .map(|plan| (plan.0, plan.1, &plan.2[..], &plan.3[..]));
+    assert_eq!(meet(&mut bench, plans, 1), vec![Progress::Done; 3]);
+    assert_eq!(outs[0].bytes()[..24], [3; 24]);
+    assert_eq!(bench.communicator.lost(), None);
+}
+
+#[test]
+fn ranks_that_use_the_same_memory_are_refused() {
+    let mut bench = Bench::open(3);
+    // All in the memory of one core; rank 2 writes what rank 1 reads.
+    let tensor = bench.tensor(0, &[1; 256]);
+    let at = |offset| [tensor.part(offset, 8)];
+    let regions = [(at(0), at(64)), (at(8), at(72)), (at(100), at(12))];
+    let plans = regions
+        .each_ref()
+        .map(|(input, output)| (ADD, Dtype::Int8, &input[..], &output[..]));
+    let mismatch = Mismatch {
+        one: 1,
+        other: 2,
+        difference: Difference::Overlap,
+    };
+    assert_eq!(
+        meet(&mut bench, plans, 3),
+        vec![Progress::Refused(mismatch.into()); 3]
+    );
+    assert_eq!(tensor.bytes(), [1; 256]);
+    // What several only read is shared.
+    let regions = [(at(0), at(64)), (at(0), at(72)), (at(0), at(80))];
+    let plans = regions
+        .each_ref()
+        .map(|(input, output)| (ADD, Dtype::Int8, &input[..], &output[..]));
+    assert_eq!(meet(&mut bench, plans, 3), vec![Progress::Done; 3]);
+    assert_eq!(tensor.bytes()[64..88], [3; 24]);
+}
+
+#[test]
+fn a_rank_takes_part_in_one_collective_at_a_time() {
+    let mut bench = Bench::open(2);
+    let tensor = bench.tensor(0, &[1; 8]);
+    let plan = |bench: &Bench| -> Plan {
+        let all = [tensor.region()];
+        bench.plan(0, ADD, Dtype::Int8, &all, &all).unwrap()
+    };
+    let (first, second, third) = (plan(&bench), plan(&bench), plan(&bench));
+    bench.begin(0, first);
+    assert!(matches!(
+        bench.dmas[0].begin(second),
+        Err(CollectiveError::Own(_))
+    ));
+    let another = map::transfer_queue(TpbIndex::new(1), 0);
+    let mut another = CollectiveDma::open(&Arc::clone(&bench.device), another, None).unwrap();
+    assert_eq!(
+        another.begin(third),
+        Err(CollectiveError::RankBusy { rank: 0 })
+    );
+    // Neither has disturbed the first.
+    assert_eq!(bench.communicator.lost(), None);
+}
