@@ -24,6 +24,46 @@
 //!
 //! Spec: `c-api.md` section 6.3.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use xu_abi::TpbIndex;
+//! use xu_device::collectives::{Collective, CollectiveDma, Communicator, Plan, Progress, WARN_AFTER_NS};
+//! use xu_device::elementwise::{Dtype, ReduceOp};
+//! use xu_device::memory::DeviceMemory;
+//! use xu_device::region::Region;
+//! use xu_device::simulated::{Machine, MachineConfig};
+//! use xu_device::{Device, Place, map};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device: Arc<dyn Device> = Machine::start(MachineConfig { tpbs: 2, ..MachineConfig::default() })?;
+//! let communicator = Communicator::new(2, WARN_AFTER_NS)?;
+//! let (mut queues, mut tensors) = (Vec::new(), Vec::new());
+//! for rank in 0..2 {
+//!     let core = TpbIndex::new(rank);
+//!     let tensor = Arc::new(DeviceMemory::allocate(&device, Place::Hbm(core), 4, 64)?);
+//!     tensor.write(0, &[1 + rank as u8; 4])?;
+//!     let (member, all) = (communicator.join(rank.into())?, [Region::of(&tensor)]);
+//!     let sum = Collective::AllReduce(ReduceOp::Add);
+//!     let plan = Plan::prepare(&device, &member, sum, Dtype::Uint8, &all, &all, tensor.clone())?;
+//!     let mut queue = CollectiveDma::open(&device, map::collectives_queue(core), None)?;
+//!     queue.begin(plan)?;
+//!     queues.push(queue);
+//!     tensors.push(tensor);
+//! }
+//! // Every worker steps its own queue.
+//! let mut done = [false; 2];
+//! while done != [true; 2] {
+//!     for (queue, done) in queues.iter_mut().zip(&mut done) {
+//!         *done = queue.step(0) == Progress::Done;
+//!     }
+//! }
+//! let mut sums = [0; 4];
+//! tensors[1].read(0, &mut sums)?;
+//! assert_eq!(sums, [3; 4]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | subject |
 //! |---|---|
 //! | `communicator` | the ranks, their barriers, and what becomes of one that goes |

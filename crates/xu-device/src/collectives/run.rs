@@ -115,6 +115,10 @@ impl Run {
     /// One chunk of the stage's operations; true when there are no more.
     fn work(&mut self, dma: &mut TensorDma, now_ns: u64) -> Result<bool, CollectiveError> {
         if !self.moving {
+            // Nobody leaves before all have parted, so a loss now means that this cannot be completed.
+            if let Some(lost) = self.plan.rank.table().lost() {
+                return Err(lost.into());
+            }
             let Some(operation) = self.operation()? else {
                 return Ok(true);
             };
@@ -269,7 +273,6 @@ impl Run {
     /// To or from scratch, where there is any.
     fn detour(&mut self) -> Result<Option<Operation>, InvalidOperation> {
         let parts = &self.plan.offer.parts;
-        // PANIC: the iterator counts what is skipped, and stays at the end.
         while let Some(part) = parts.get(self.next) {
             if let Some((from, to)) = part.detour {
                 return Operation::copy(from, to).map(Some);

@@ -16,6 +16,31 @@
 //! device alone. Nothing is allocated after opening.
 //! Spec: `c-api.md` sections 6.1 and 6.6, `xu.md` section 4.
 //!
+//! ```
+//! use xu_abi::TpbIndex;
+//! use xu_device::memory::DeviceMemory;
+//! use xu_device::region::Region;
+//! use xu_device::simulated::{Machine, MachineConfig};
+//! use xu_device::tensor_op::{HostBytes, Operation, Progress, TensorDma};
+//! use xu_device::{Device, Place, map};
+//! # use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device: Arc<dyn Device> = Machine::start(MachineConfig::default())?;
+//! let core = TpbIndex::new(0);
+//! let tensor = DeviceMemory::allocate(&device, Place::Hbm(core), 5, 64)?;
+//! let mut dma = TensorDma::open(&device, map::transfer_queue(core, 0), Some(1_000_000_000))?;
+//!
+//! dma.begin(Operation::write(Region::of(&tensor))?)?;
+//! while dma.step(dma.now_ns(), HostBytes::Source(b"hello")) == Progress::Continue {}
+//! assert!(!dma.end(), "nothing is on its way");
+//! # let mut back = [0; 5];
+//! # tensor.read(0, &mut back)?;
+//! # assert_eq!(&back, b"hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | subject |
 //! |---|---|
 //! | `operation` | a request, checked |

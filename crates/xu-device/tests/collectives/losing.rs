@@ -119,6 +119,27 @@ fn a_queue_that_is_dropped_in_the_middle_and_a_rank_that_leaves_are_losses() {
 }
 
 #[test]
+fn a_loss_is_noticed_in_the_middle_of_the_work_and_not_only_at_its_end() {
+    let mut bench = Bench::open(2);
+    let bytes = vec![1; 600 << 10];
+    let tensors = [bench.tensor(0, &bytes), bench.tensor(1, &bytes)];
+    // Three tensors each: three reductions, of which the first has many chunks.
+    for (rank, tensor) in tensors.iter().enumerate() {
+        let parts = [0, 200 << 10, 400 << 10].map(|offset| tensor.part(offset, 200 << 10));
+        let plan = bench.plan(rank, ADD, Dtype::Uint8, &parts, &parts);
+        bench.begin(rank, plan.unwrap());
+    }
+    for rank in [0, 1, 0] {
+        assert_eq!(bench.dmas[rank].step(0), Progress::Continue);
+    }
+    assert!(bench.dmas[1].end().is_none());
+    assert_eq!(settle(&mut bench, &[0]), [lost(1, Loss::GaveUp)]);
+    // The last reduction of rank 0 was never made.
+    let third = tensors[0].bytes().split_off(400 << 10);
+    assert!(third.iter().all(|byte| *byte == 1));
+}
+
+#[test]
 fn a_seat_that_nobody_can_take_any_more_is_a_loss() {
     let mut bench = Bench::open(1);
     let communicator = Communicator::new(2, 1_000).unwrap();

@@ -120,7 +120,7 @@ fn layouts() -> impl Strategy<Value = Layout> {
 
 /// Elements of the smaller side.
 fn elements() -> impl Strategy<Value = usize> {
-    prop_oneof![4 => 0..50usize, 1 => 5_000..40_000usize]
+    prop_oneof![8 => 0..50usize, 1 => 5_000..40_000usize]
 }
 
 /// One collective of all ranks, each with a layout of its own; returns inputs and buffers.

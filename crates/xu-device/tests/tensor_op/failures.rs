@@ -326,6 +326,19 @@ fn d4_bytes_that_cannot_be_collected_are_fatal() {
 }
 
 #[test]
+fn d8_a_step_that_is_lent_the_wrong_bytes_while_a_chunk_is_on_its_way_is_fatal() {
+    let mut bench = Bench::open();
+    bench.begin(Which::Write);
+    assert_eq!(bench.step(Which::Write, 0), Progress::Continue);
+    let error = OperationError::HostBytes {
+        needed: BYTES,
+        lent: 0,
+    };
+    assert_eq!(bench.step(Which::Copy, 0), Progress::Fatal(error));
+    assert!(bench.dma.end());
+}
+
+#[test]
 fn a_copy_goes_straight_from_device_to_device() {
     let mut bench = Bench::open();
     bench.begin(Which::Copy);
