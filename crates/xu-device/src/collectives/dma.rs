@@ -1,7 +1,7 @@
 //! A core's DMA queue for collectives: one plan at a time, a step at a time, never blocking.
 //!
 //! Owned by the engine of a core's collectives unit, stepped on that core's worker thread like a
-//! [`TensorDma`](crate::tensor_op::TensorDma), which moves the bytes:
+//! [`TensorDma`], which moves the bytes:
 //!
 //! ```text
 //!   begin(plan) ── step(now) ──> Continue, Late      look again

@@ -2,7 +2,7 @@
 //!
 //! Owned by [`CollectiveDma`](super::CollectiveDma), which steps it. The stages are those of the picture in
 //! [`collectives`](super); each stage of work is a series of operations for the rank's
-//! [`TensorDma`](crate::tensor_op::TensorDma), which [`Run::operation`] makes one by one.
+//! [`TensorDma`], which [`Run::operation`] makes one by one.
 
 use super::agreement::{self, Mismatch};
 use super::communicator::{BARRIERS, Barrier, Late, Loss, Lost};

@@ -2,7 +2,8 @@
 
 use crate::support::{Bench, Random, Tensor};
 use proptest::prelude::*;
-use xu_device::collectives::{Collective, Progress};
+use std::sync::Arc;
+use xu_device::collectives::{Collective, Plan, Progress};
 use xu_device::elementwise::{Dtype, ReduceOp, accumulate};
 use xu_device::region::Region;
 
@@ -381,4 +382,42 @@ fn one_rank_alone_makes_a_copy() {
         assert_eq!(bench.run(0), [Progress::Done]);
         assert_eq!(to.bytes(), bytes);
     }
+}
+
+#[test]
+fn ranks_on_threads_of_their_own_get_the_same_results() {
+    const ROUNDS: u32 = 15;
+    let Bench {
+        device,
+        ranks,
+        dmas,
+        communicator: _communicator,
+    } = Bench::open(4);
+    std::thread::scope(|scope| {
+        for (index, (rank, mut dma)) in ranks.into_iter().zip(dmas).enumerate() {
+            let device = &device;
+            scope.spawn(move || {
+                let tensor = Tensor::new(device, index, &1u32.to_le_bytes().repeat(1_250));
+                let all = [tensor.region()];
+                for round in 1..=ROUNDS {
+                    let sum = Collective::AllReduce(ReduceOp::Add);
+                    let keep = Arc::new(());
+                    let plan = Plan::prepare(device, &rank, sum, Dtype::Uint32, &all, &all, keep);
+                    dma.begin(plan.unwrap()).unwrap();
+                    loop {
+                        match dma.step(0) {
+                            Progress::Continue => std::thread::yield_now(),
+                            outcome => break assert_eq!(outcome, Progress::Done),
+                        }
+                    }
+                    assert!(dma.end().is_none());
+                    assert_eq!(
+                        tensor.bytes(),
+                        4u32.wrapping_pow(round).to_le_bytes().repeat(1_250)
+                    );
+                }
+                // Rank and queue go here, while others may still be about to look at the last barrier.
+            });
+        }
+    });
 }
