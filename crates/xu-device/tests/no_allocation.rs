@@ -134,11 +134,14 @@ fn the_steps_of_a_collective_do_not_allocate() {
             Collective::ReduceScatter(sum),
         ] {
             let plan = |rank: usize| {
-                // With scratch where that can be.
-                let (input, output) = match collective {
-                    Collective::AllGather => (third(rank, 0), all(rank)),
-                    Collective::AllReduce(_) => (all(rank), all(rank)),
-                    Collective::ReduceScatter(_) => (all(rank), third(rank, 0)),
+                // With scratch where that can be, and with several reductions.
+                let (inputs, outputs) = match collective {
+                    Collective::AllGather => (vec![third(rank, 0)], vec![all(rank)]),
+                    Collective::AllReduce(_) => {
+                        let thirds = [0, 1, 2].map(|index| third(rank, index)).to_vec();
+                        (thirds.clone(), thirds)
+                    }
+                    Collective::ReduceScatter(_) => (vec![all(rank)], vec![third(rank, 0)]),
                 };
                 let keep = Arc::new(());
                 Plan::prepare(
@@ -146,8 +149,8 @@ fn the_steps_of_a_collective_do_not_allocate() {
                     &ranks[rank],
                     collective,
                     Dtype::Float16,
-                    &[input],
-                    &[output],
+                    &inputs,
+                    &outputs,
                     keep,
                 )
                 .unwrap()
