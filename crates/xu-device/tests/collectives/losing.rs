@@ -343,3 +343,19 @@ fn d6_a_chunk_that_does_not_arrive_ends_the_rank_and_what_the_device_may_touch_i
     let loss = Loss::Failed(Status::EXEC_UNIT_UNRECOVERABLE);
     assert_eq!(communicator.lost(), Some(Lost { rank: 0, loss }));
 }
+
+#[test]
+fn d6_a_rank_that_gives_up_with_a_chunk_on_its_way_is_a_loss_at_once_though_its_memory_is_kept() {
+    let (_scripted, mut bench, tensors) = scripted_bench();
+    begin_all(&mut bench, &tensors);
+    for rank in [0, 1, 0] {
+        assert_eq!(bench.dmas[rank].step(0), Progress::Continue);
+    }
+    let leftover = bench.dmas[0].end();
+    assert!(leftover.is_some());
+    let given_up = Lost {
+        rank: 0,
+        loss: Loss::GaveUp,
+    };
+    assert_eq!(bench.communicator.lost(), Some(given_up));
+}
