@@ -164,7 +164,7 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     taken: AtomicBool,
-    /// A collective of this rank is under way. Only its own owner looks: relaxed.
+    /// A collective of this rank is under way.
     busy: AtomicBool,
     /// Barriers reached since the beginning; written by this rank alone.
     reached: AtomicU64,
@@ -240,12 +240,15 @@ impl Table {
 impl Seat {
     /// Marks that a collective is under way; false when one is already.
     pub(super) fn occupy(&self) -> bool {
-        !self.busy.swap(true, Ordering::Relaxed)
+        // PAIRS: with the release store in `vacate`: another queue's thread knows this rank's count.
+        !self.busy.swap(true, Ordering::Acquire)
     }
 
+    /// The collective is over, and what was shown is taken back.
     pub(super) fn vacate(&self) {
         *self.offer.lock() = None;
-        self.busy.store(false, Ordering::Relaxed);
+        // PAIRS: with the acquire swap in `occupy`.
+        self.busy.store(false, Ordering::Release);
     }
 
     /// This rank's count, asked by itself: relaxed.

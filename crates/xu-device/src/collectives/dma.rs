@@ -23,6 +23,9 @@ use std::sync::Arc;
 use xu_abi::Status;
 
 /// A core's DMA queue for collectives, and the collective at its head.
+///
+/// Plans of several communicators may follow one another. After [`CollectiveDma::end`] has given something back, this must
+/// be kept, too, until the device is at rest: its bounce buffer and rings are touched like the rest.
 #[derive(Debug)]
 pub struct CollectiveDma {
     dma: TensorDma,

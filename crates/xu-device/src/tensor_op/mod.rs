@@ -139,6 +139,9 @@ impl OperationError {
 }
 
 /// One DMA queue and the operation at its head.
+///
+/// When [`TensorDma::end`] has said that memory must be kept, this must be kept as well: its bounce buffer and rings are
+/// touched like the rest.
 #[derive(Debug)]
 pub struct TensorDma {
     queue: TransferQueue,

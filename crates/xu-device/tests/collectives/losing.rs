@@ -359,3 +359,38 @@ fn d6_a_rank_that_gives_up_with_a_chunk_on_its_way_is_a_loss_at_once_though_its_
     };
     assert_eq!(bench.communicator.lost(), Some(given_up));
 }
+
+#[test]
+fn whoever_goes_and_whenever_every_other_rank_comes_to_an_end() {
+    for seed in 0..150 {
+        let mut random = Random(seed);
+        let ranks = 2 + random.below(4);
+        let mut bench = Bench::open(ranks as u32);
+        let tensors: Vec<_> = (0..ranks)
+            .map(|rank| bench.tensor(rank, &[1; 40]))
+            .collect();
+        begin_all(&mut bench, &tensors);
+        let mut outcomes: Vec<Option<Progress>> = vec![None; ranks];
+        let (goes, moment) = (random.below(ranks), random.below(60));
+        for step in 0..3_000 {
+            let rank = random.below(ranks);
+            if step == moment {
+                // What it has come to by then stands.
+                assert!(bench.dmas[goes].end().is_none());
+                outcomes[goes].get_or_insert(lost(goes as u32, Loss::GaveUp));
+            }
+            match bench.dmas[rank].step(0) {
+                Progress::Continue => {}
+                outcome => drop(outcomes[rank].get_or_insert(outcome)),
+            }
+        }
+        for (rank, outcome) in outcomes.into_iter().enumerate() {
+            match outcome.unwrap() {
+                Progress::Done => {
+                    assert_eq!(tensors[rank].bytes(), vec![ranks as u8; 40], "seed {seed}")
+                }
+                other => assert_eq!(other, lost(goes as u32, Loss::GaveUp), "seed {seed}"),
+            }
+        }
+    }
+}
