@@ -42,7 +42,6 @@
 //! | [`nq`] | read a notification queue | `xu.md` 6 |
 //! | [`harvest`] | from records to a status | `xu.md` 6 |
 //! | [`metrics`] | counters of finished executions | `xu.md` 7 |
-//! | [`transfer`] | move tensor bytes over DMA | `driver.md` 6 |
 //! | [`transfer`] | move a chunk of bytes over DMA | `driver.md` 6 |
 //! | [`region`] | a range of memory that a request uses | - |
 //! | [`tensor_op`] | the operations of a tensor-op queue | `c-api.md` 6.1, 6.6 |
