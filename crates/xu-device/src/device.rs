@@ -252,6 +252,18 @@ pub enum DeviceError {
         /// What would be accepted.
         allowed: &'static str,
     },
+    /// A value of a fault plan is out of range.
+    #[error("rule {rule} of the fault plan: {what}: {value} is not allowed ({allowed})")]
+    BadPlan {
+        /// Which rule, from 0.
+        rule: usize,
+        /// Which of its values.
+        what: &'static str,
+        /// The value, as it prints.
+        value: String,
+        /// What would be accepted.
+        allowed: &'static str,
+    },
     /// A DMA queue stopped on a descriptor that it could not execute.
     #[error("dma queue {index} of core {tpb} has aborted")]
     DmaAborted {
@@ -293,7 +305,7 @@ impl DeviceError {
     pub fn status(&self) -> Status {
         match self {
             Self::OutOfMemory { .. } | Self::Os { .. } => Status::RESOURCE,
-            Self::BadArgument { .. } => Status::INVALID,
+            Self::BadArgument { .. } | Self::BadPlan { .. } => Status::INVALID,
             Self::DmaAborted { .. } => Status::EXEC_HW_ERR_DMA_ABORT,
             Self::Busy { .. } => Status::EXEC_NC_BUSY,
             Self::BadAddress { .. } | Self::Lost => Status::HW_ERROR,

@@ -5,6 +5,7 @@
 //! The result may overwrite an operand, because nothing is stored before everything is computed.
 
 use super::arithmetic;
+use super::costs::Work;
 use super::engine::Fault;
 use super::isa::{Dtype, Instruction, Opcode};
 use super::memory::Memory;
@@ -46,6 +47,34 @@ pub(super) trait Surroundings {
     fn locate(&self, operand: u64) -> Result<DeviceAddr, Fault>;
     /// Whether the core is to stop.
     fn is_stopping(&self) -> bool;
+}
+
+/// How much a computing instruction does; `None` for others, and for one that cannot be executed.
+pub(super) fn work(opcode: Opcode, instruction: &Instruction) -> Option<Work> {
+    let (rows, cols) = (instruction.rows.get(), instruction.cols.get());
+    let matrix = elements(rows, cols).ok()? as u64;
+    let (rows, cols) = (u64::from(rows), u64::from(cols));
+    // Operations, and elements loaded and stored.
+    let (operations, moved) = match opcode {
+        Opcode::MatMul => {
+            let inner = instruction.inner.get();
+            let a = elements(instruction.rows.get(), inner).ok()? as u64;
+            let b = elements(inner, instruction.cols.get()).ok()? as u64;
+            // A multiplication and an addition each. At most 2^26 elements and 2^26 of an inner dimension.
+            (2 * matrix * u64::from(inner), a + b + matrix)
+        }
+        Opcode::Bias => (matrix, 2 * matrix + cols),
+        Opcode::Add | Opcode::Mul => (matrix, 3 * matrix),
+        Opcode::Relu | Opcode::Scale => (matrix, 2 * matrix),
+        // Maximum, exponential, sum, division.
+        Opcode::Softmax => (4 * matrix, 2 * matrix),
+        Opcode::Sum | Opcode::Max | Opcode::ArgMax => (matrix, matrix + rows),
+        Opcode::Bind | Opcode::Jump | Opcode::Wait | Opcode::Signal | Opcode::Halt => return None,
+    };
+    Some(Work {
+        operations,
+        bytes: moved * F32.size(),
+    })
 }
 
 /// Executes one computing instruction.

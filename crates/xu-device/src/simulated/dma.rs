@@ -1,8 +1,8 @@
 //! The DMA queues of a core: two rings of descriptors and the walker that executes them.
 //!
-//! Transfer queues are walked inside `Device::start_dma`, on the caller's thread: the doorbell is posted
-//! and its work is done when the call returns. The model-exec queue is walked by the sequencer, on the
-//! start semaphore.
+//! In real time transfer queues are walked inside `Device::start_dma`, on the caller's thread: the doorbell is posted
+//! and its work is done when the call returns. In virtual time they only take note, and are walked one pair at a step.
+//! The model-exec queue is walked by the sequencer, on the start semaphore.
 //! Rules: one Tx and one Rx descriptor make a copy; both carry the ring id of the lap, equal lengths, the
 //! plain-copy operation and addresses that exist. Whatever breaks a rule aborts the queue until it is
 //! opened again. Spec `xu.md` section 2.10, `driver_emulation.md` section 5.
@@ -14,6 +14,8 @@
 //! ```
 
 use super::bus::{Bus, Target};
+use super::costs::Costs;
+use super::sequencer::Progress;
 use crate::device::{DeviceError, DmaQueue};
 use xu_abi::descriptor::{DESCRIPTOR_SIZE, MAX_TRANSFER, META_PLAIN_COPY, META_WRITE_BARRIER};
 use xu_abi::{Descriptor, DeviceAddr, RingId};
@@ -40,12 +42,18 @@ struct Rings {
     index: u32,
     ring_id: RingId,
     walked: u64,
+    /// Pairs that were started and are not walked yet.
+    outstanding: u32,
+    /// Nothing is walked before this moment, nanoseconds.
+    not_before: u64,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
+    /// Moves nothing, and does not say so.
+    Hung,
     Aborted,
 }
 
@@ -124,6 +132,8 @@ impl Queue {
             index: 0,
             ring_id: RingId::FIRST,
             walked: 0,
+            outstanding: 0,
+            not_before: 0,
             state: State::Running,
         });
         Ok(())
@@ -141,29 +151,64 @@ impl Queue {
         if rings.state == State::Aborted {
             return Err(StartError::Aborted);
         }
-        if descriptors > rings.descriptors {
+        if descriptors > rings.descriptors - rings.outstanding {
             return Err(StartError::Argument(DeviceError::BadArgument {
                 what: "descriptors to start",
                 value: u64::from(descriptors),
-                allowed: "at most the size of the ring",
+                allowed: "at most what is free of the ring",
             }));
         }
         Ok(())
     }
 
-    /// Adds `descriptors` to the tails and walks up to them. A stale descriptor on the way aborts.
-    pub(super) fn start(&mut self, bus: &Bus, descriptors: u32) -> Result<(), StartError> {
-        self.check_start(descriptors)?;
-        for _ in 0..descriptors {
-            match self.step(bus) {
-                Step::Moved(_) => {}
-                Step::Stale | Step::Stopped => {
-                    self.abort();
-                    break;
+    /// Adds `descriptors`, which [`Queue::check_start`] has allowed, to the tails; they are walked by
+    /// [`Queue::advance`], from `not_before` on.
+    pub(super) fn start(&mut self, descriptors: u32, not_before: u64) {
+        let Some(rings) = self.rings.as_mut() else {
+            return;
+        };
+        if rings.state == State::Running {
+            if rings.outstanding == 0 {
+                rings.not_before = not_before;
+            }
+            rings.outstanding += descriptors;
+        }
+    }
+
+    /// Walks `descriptors` pairs at once. A stale descriptor on the way aborts.
+    pub(super) fn walk(&mut self, bus: &Bus, descriptors: u32) {
+        self.start(descriptors, 0);
+        while self.advance(bus, Costs::FREE, u64::MAX) == Progress::Again {}
+    }
+
+    /// Walks one of the pairs that were started. A stale descriptor on the way aborts.
+    pub(super) fn advance(&mut self, bus: &Bus, costs: Costs, now: u64) -> Progress {
+        let Some(due) = self.due() else {
+            return Progress::Asleep;
+        };
+        if due > now {
+            return Progress::NotBefore(due);
+        }
+        match self.step(bus) {
+            Step::Moved(moved) => {
+                let takes = costs
+                    .of_bytes(moved.bytes)
+                    .saturating_add(costs.per_descriptor_ns);
+                if let Some(rings) = self.rings.as_mut() {
+                    rings.outstanding -= 1;
+                    rings.not_before = now.saturating_add(takes);
                 }
             }
+            Step::Stale | Step::Stopped => self.abort(),
         }
-        Ok(())
+        Progress::Again
+    }
+
+    /// When the next pair that was started can be walked; `None` when there is none.
+    pub(super) fn due(&self) -> Option<u64> {
+        let rings = self.rings.as_ref()?;
+        let walks = rings.outstanding > 0 && rings.state == State::Running;
+        walks.then_some(rings.not_before)
     }
 
     /// Executes the pair of descriptors at the head.
@@ -228,6 +273,15 @@ impl Queue {
     pub(super) fn abort(&mut self) {
         if let Some(rings) = self.rings.as_mut() {
             rings.state = State::Aborted;
+            rings.outstanding = 0;
+        }
+    }
+
+    /// Has the queue move nothing until it is opened again, though it takes what it is given.
+    pub(super) fn hang(&mut self) {
+        if let Some(rings) = self.rings.as_mut() {
+            rings.state = State::Hung;
+            rings.outstanding = 0;
         }
     }
 }
@@ -242,7 +296,7 @@ enum Head {
 
 impl Rings {
     fn head(&self, bus: &Bus) -> Head {
-        if self.state == State::Aborted {
+        if self.state != State::Running {
             return Head::Aborted;
         }
         let read = |ring: DeviceAddr| {

@@ -1,9 +1,12 @@
 //! One engine at work on its instruction block: fetch, decode, execute, one instruction at a time.
 //!
-//! Made by the sequencer for each engine of each execution, which decides when it steps and posts what it
-//! reports. Instructions come from HBM only; operands may lie in host memory too.
+//! Made for each engine of each execution, which decides when it steps and posts what it reports.
+//! Instructions come from HBM only; operands may lie in host memory too.
+//! An instruction that takes time is fetched first, and executed by the step that follows when its time has passed:
+//! its operands are read and its result is stored then.
 
 use super::compute::{self, Outcome, StateBuffer, Surroundings};
+use super::costs::{Costs, Work};
 use super::isa::{BINDING_SIZE, Dtype, INSTRUCTION_SIZE, Instruction, Opcode, Operand};
 use super::memory::Memory;
 use super::tpb::Tpb;
@@ -23,6 +26,8 @@ pub(super) struct Block {
     base: DeviceAddr,
     pc: DeviceAddr,
     table: Option<DeviceAddr>,
+    /// Fetched, and executed when its time has passed.
+    fetched: Option<(Opcode, Instruction)>,
 }
 
 /// What one instruction did.
@@ -30,6 +35,8 @@ pub(super) struct Block {
 pub(super) enum Step {
     /// It was executed.
     Executed,
+    /// It was fetched, and takes this many nanoseconds.
+    Takes(u64),
     /// It was executed, and its result holds what is not a number.
     NotANumber,
     /// It raised a semaphore.
@@ -54,12 +61,14 @@ pub(super) enum Fault {
 /// What the engines of a core share.
 #[derive(Debug)]
 pub(super) struct Surface<'m> {
+    /// What instructions cost.
+    pub(super) costs: Costs,
     /// Where instructions and operands lie.
     pub(super) memory: &'m Memory,
     /// The core, for its semaphores.
     pub(super) tpb: &'m Tpb,
     /// Where operands lie while they are computed with.
-    pub(super) buffer: StateBuffer,
+    pub(super) buffer: &'m mut StateBuffer,
 }
 
 impl Block {
@@ -69,6 +78,7 @@ impl Block {
             base: entry,
             pc: entry,
             table: None,
+            fetched: None,
         }
     }
 
@@ -79,14 +89,36 @@ impl Block {
         ((bytes / INSTRUCTION_SIZE) & LINE_MASK) as u32
     }
 
-    /// Executes the instruction at the program counter. On a fault the counter stays on it.
+    /// Fetches or executes the instruction at the program counter. On a fault the counter stays on it.
     pub(super) fn step(&mut self, surface: &mut Surface<'_>) -> Result<Step, Fault> {
+        if let Some((opcode, instruction)) = self.fetched.take() {
+            return self.execute(opcode, &instruction, surface);
+        }
         let mut instruction = Instruction::default();
         surface
             .memory
             .fetch(self.pc, instruction.as_mut_bytes())
             .map_err(|_| Fault::OutOfBounds)?;
         let opcode = self.decode(&instruction)?;
+        if !surface.costs.instructions_are_free() {
+            let work = compute::work(opcode, &instruction);
+            let takes = surface
+                .costs
+                .of_instruction(work.unwrap_or(Work::default()));
+            if takes > 0 {
+                self.fetched = Some((opcode, instruction));
+                return Ok(Step::Takes(takes));
+            }
+        }
+        self.execute(opcode, &instruction, surface)
+    }
+
+    fn execute(
+        &mut self,
+        opcode: Opcode,
+        instruction: &Instruction,
+        surface: &mut Surface<'_>,
+    ) -> Result<Step, Fault> {
         let next = self.pc.checked_add(INSTRUCTION_SIZE);
         let mut step = Step::Executed;
         match opcode {
@@ -97,14 +129,14 @@ impl Block {
                 return Ok(step);
             }
             Opcode::Wait => {
-                let semaphore = program_semaphore(&instruction)?;
+                let semaphore = program_semaphore(instruction)?;
                 if !surface.tpb.take(semaphore) {
                     return Ok(Step::Stalled(semaphore));
                 }
             }
             Opcode::Signal => {
-                let semaphore = program_semaphore(&instruction)?;
-                // A core whose thread runs this is not lost.
+                let semaphore = program_semaphore(instruction)?;
+                // A core that has been lost meanwhile stops before its next instruction.
                 let _ = surface.tpb.increment(semaphore);
                 step = Step::Signalled;
             }
@@ -115,13 +147,12 @@ impl Block {
                     memory: surface.memory,
                     tpb: surface.tpb,
                 };
-                let buffer = &mut surface.buffer;
                 step = match compute::compute(
                     opcode,
-                    &instruction,
+                    instruction,
                     &operands,
                     surface.memory,
-                    buffer,
+                    surface.buffer,
                 )? {
                     Outcome::Stored => Step::Executed,
                     Outcome::NotANumber => Step::NotANumber,

@@ -118,7 +118,15 @@ impl NotificationQueues {
         self.last_stamp
     }
 
-    /// Writes a record whose ring bits are clear.
+    /// Drops a record of queue `nq` as if there were no room for it. The overflow cause latches if `latched`.
+    pub(super) fn find_no_room(&mut self, nq: u8, latched: bool) {
+        if let Some(Some(ring)) = self.rings.get_mut(usize::from(nq)) {
+            ring.dropped = true;
+            ring.overflowed |= latched;
+        }
+    }
+
+    /// Writes a record, with the ring's bits in the place of its own.
     pub(super) fn post(&mut self, memory: &Memory, nq: u8, mut record: [u8; 16]) {
         let Some(Some(ring)) = self.rings.get_mut(usize::from(nq)) else {
             return;
@@ -128,6 +136,7 @@ impl NotificationQueues {
             ring.overflowed = true;
             return;
         }
+        record[RING_BYTE] &= ring_bits::TAG;
         if ring.phase {
             record[RING_BYTE] |= ring_bits::PHASE;
         }

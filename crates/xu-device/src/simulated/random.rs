@@ -1,6 +1,7 @@
 //! A small seeded generator: the same seed draws the same numbers.
 //!
-//! Owned by each core's sequencer (the order in which engines step) and used once by the clock.
+//! Owned by each core's sequencer (the order in which engines step) and by the driver of virtual time (the order in
+//! which cores step); used once by the clock, and once for each draw of the fault plan.
 //! The algorithm is SplitMix64: one word of state, every seed is good, neighbouring seeds do not resemble
 //! each other.
 
@@ -21,6 +22,13 @@ impl SplitMix {
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ mixed >> 31
+    }
+
+    /// A number from 0 up to, but not including, 1.
+    pub(super) const fn unit(&mut self) -> f64 {
+        const BITS: u32 = 53;
+        // CAST: as many bits as the mantissa has.
+        (self.next() >> (u64::BITS - BITS)) as f64 / (1u64 << BITS) as f64
     }
 
     /// A number below `bound`, or 0 when `bound` is 0.
@@ -51,6 +59,9 @@ mod tests {
             drawn[generator.below(5)] = true;
         }
         assert_eq!(drawn, [true; 5]);
+        let units: Vec<f64> = (0..200).map(|_| generator.unit()).collect();
+        assert!(units.iter().all(|unit| (0.0..1.0).contains(unit)));
+        assert!(units.iter().any(|unit| *unit < 0.1) && units.iter().any(|unit| *unit > 0.9));
         assert_eq!(generator.below(0), 0);
     }
 }

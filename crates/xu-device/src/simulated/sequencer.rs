@@ -1,53 +1,75 @@
-//! One core's sequencer: doorbell, request, five engines, records.
+//! One core's sequencer: doorbell, request, rendezvous, five engines.
 //!
-//! Runs on the core's own thread, started by the machine.
-//! Rules: `driver_emulation.md` section 5. Engines run concurrently: they are interleaved instruction by
-//! instruction in an order drawn from the seed, so the order between status queues varies. Each engine
-//! posts START when it first steps and END after its last effect; error records come before the END of the
-//! engine concerned.
+//! A state machine that never blocks. In real time the core's own thread steps it and sleeps when it says so; in virtual
+//! time the driver of the machine steps it.
+//! Rules: `driver_emulation.md` section 5.
 //!
 //! ```text
-//!   doorbell -> publish::receive -> engines step in drawn order -> END on all five status queues
-//!                      | bad                  | fault                        ^
-//!                      +-------- error record, abort: missing START and END -+
+//!   Idle -- doorbell --> Receiving -- one pair a step --> Gathering -- last rank --> Running -- last END --> Idle
+//!                            |                              (only with a context)       ^
+//!                            +-- bad publish: error record, every engine is ended ------+
 //! ```
-//!
-//! An execution that cannot go on is aborted: the error record is posted, the program semaphores are
-//! cleared, and every engine that has not ended gets the START and END that are still missing, so that the
-//! request completes with an error instead of hanging. A program whose engines all wait for semaphores that
-//! nobody raises is not such a case: no machine can tell that it will not go on, and so the core hangs.
-//! An engine that stalls looks again when another one signals, or when nothing else can run.
 
 use super::Hardware;
+use super::clock::host_ns;
 use super::compute::StateBuffer;
-use super::engine::{Block, Fault, Step, Surface};
-use super::publish;
+use super::execution::{Execution, Turn};
+use super::mishaps::Mishaps;
+use super::publish::{Received, Walk};
 use super::random::SplitMix;
+use super::records::Core;
+use super::rendezvous::Standing;
 use super::tpb::Tpb;
-use xu_abi::device::ERROR_NQ;
-use xu_abi::record::{ErrorKind, Subtype};
-use xu_abi::{Engine, ErrorRecord, ExecRequest, SemIndex, StatusRecord};
-use zerocopy::little_endian::U16;
-use zerocopy::transmute;
+use core::time::Duration;
+use std::time::Instant;
+use xu_abi::{ExecRequest, TpbIndex};
 
-/// What an out-of-bounds record says: the first of the kinds.
-const OUT_OF_BOUNDS: u16 = 0;
+/// Longest sleep of a thread that waits for time; then it looks again.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// Serves doorbells of `tpb` until the core is to stop.
-pub(super) fn run(hardware: &Hardware, tpb: &Tpb, seed: u64) {
+/// What a step did, or why there was none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Something was done.
+    Again,
+    /// Nothing can be done before this moment, nanoseconds.
+    NotBefore(u64),
+    /// Nothing can be done until something comes from outside.
+    Asleep,
+}
+
+/// The state of a sequencer.
+#[derive(Debug)]
+pub(super) struct Sequencer {
+    random: SplitMix,
+    phase: Phase,
+    walk: Walk,
+    execution: Execution,
+    buffer: StateBuffer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    /// The next pair is walked at this moment, nanoseconds; 0 is at once.
+    Receiving(u64),
+    Gathering,
+    Running,
+}
+
+/// Serves doorbells of `tpb` on this thread until the core is to stop.
+pub(super) fn run(hardware: &Hardware, tpb: &Tpb, mut sequencer: Sequencer) {
     let _end = EndOfThread(tpb);
-    let mut sequencer = Sequencer {
-        hardware,
-        tpb,
-        random: SplitMix::new(seed),
-        surface: Surface {
-            memory: &hardware.bus.memory,
-            tpb,
-            buffer: StateBuffer::default(),
-        },
-    };
-    while tpb.await_doorbell() {
-        sequencer.execute();
+    let core = Core { hardware, tpb };
+    while !tpb.is_stopping() {
+        match sequencer.step(core) {
+            Progress::Again => {}
+            Progress::NotBefore(due) => {
+                let left = Duration::from_nanos(due.saturating_sub(host_ns()));
+                tpb.sleep(Some(Instant::now() + left.min(LONGEST_SLEEP)));
+            }
+            Progress::Asleep => tpb.sleep(None),
+        }
     }
 }
 
@@ -60,196 +82,133 @@ impl Drop for EndOfThread<'_> {
     }
 }
 
-struct Sequencer<'m> {
-    hardware: &'m Hardware,
-    tpb: &'m Tpb,
-    random: SplitMix,
-    surface: Surface<'m>,
-}
+impl Sequencer {
+    /// The sequencer of one core of a machine with this seed.
+    pub(super) fn new(seed: u64, tpb: TpbIndex) -> Self {
+        Self {
+            // Cores of one machine draw different orders; the generator mixes neighbouring seeds well.
+            random: SplitMix::new(seed ^ (u64::from(tpb.get()) << 32)),
+            phase: Phase::Idle,
+            walk: Walk::default(),
+            execution: Execution::new(&ExecRequest::default(), Mishaps::default()),
+            buffer: StateBuffer::default(),
+        }
+    }
 
-/// An engine in an execution.
-struct Member {
-    block: Block,
-    state: MemberState,
-    /// It has reported a numerical error in this execution.
-    numerical: bool,
-}
+    /// Does one thing, if there is one that can be done now.
+    pub(super) fn step(&mut self, core: Core<'_>) -> Progress {
+        match self.phase {
+            Phase::Idle => self.take_doorbell(core),
+            Phase::Receiving(due) if due > 0 && due > core.hardware.now_ns() => {
+                Progress::NotBefore(due)
+            }
+            Phase::Receiving(_) => self.receive(core),
+            Phase::Gathering => self.gather(core),
+            Phase::Running => match self
+                .execution
+                .step(core, &mut self.random, &mut self.buffer)
+            {
+                Turn::Stepped => Progress::Again,
+                Turn::NotBefore(due) => Progress::NotBefore(due),
+                Turn::Asleep => Progress::Asleep,
+                Turn::Finished => self.rest(core),
+            },
+        }
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MemberState {
-    Pending,
-    Running,
-    Stalled(SemIndex),
-    Ended,
-}
+    /// When it goes on by itself, if it waits for time: nanoseconds.
+    pub(super) fn due(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Receiving(due) => Some(due),
+            Phase::Running => self.execution.due(),
+            Phase::Idle | Phase::Gathering => None,
+        }
+    }
 
-/// Why an execution did not run to its end.
-enum Cut {
-    /// It goes no further and must be ended.
-    Abort,
-    /// The core is to stop.
-    Shutdown,
-}
-
-impl Sequencer<'_> {
-    fn execute(&mut self) {
-        let received = publish::receive(&self.hardware.bus, self.tpb);
-        let request = received.unwrap_or_default();
-        let mut members = members(&request);
-        let cut = if received.is_ok() {
-            self.run_engines(&mut members)
-        } else {
-            self.post_error(ErrorKind::SoftwareSequencer, 0);
-            Err(Cut::Abort)
+    fn take_doorbell(&mut self, core: Core<'_>) -> Progress {
+        let Core { hardware, tpb } = core;
+        let Some(number) = tpb.take_doorbell() else {
+            return Progress::Asleep;
         };
-        if let Err(Cut::Abort) = cut {
-            self.abort(&mut members);
+        let mishaps = hardware
+            .injector
+            .execution(tpb.index, number, || hardware.now_ns());
+        self.walk = Walk::default();
+        self.execution = Execution::new(&ExecRequest::default(), mishaps);
+        let mishaps = self.execution.mishaps();
+        if mishaps.device_goes() {
+            hardware.lose();
+            return Progress::Asleep;
         }
+        let sram = mishaps.sram_errors() as u64;
+        if sram > 0 {
+            tpb.count_memory_errors(|errors| errors.sram += sram);
+        }
+        if mishaps.queue_aborts() {
+            hardware.abort_model_exec(tpb);
+        }
+        self.phase = Phase::Receiving(hardware.after(hardware.costs.per_descriptor_ns));
+        Progress::Again
     }
 
-    fn run_engines(&mut self, members: &mut [Member; 5]) -> Result<(), Cut> {
-        loop {
-            if self.tpb.is_stopping() {
-                return Err(Cut::Shutdown);
+    fn receive(&mut self, core: Core<'_>) -> Progress {
+        let Core { hardware, tpb } = core;
+        let received = match self.walk.step(&hardware.bus, tpb) {
+            Ok(bytes) if !self.walk.is_complete() => {
+                let costs = hardware.costs;
+                let takes = costs
+                    .of_bytes(bytes)
+                    .saturating_add(costs.per_descriptor_ns);
+                self.phase = Phase::Receiving(hardware.after(takes));
+                return Progress::Again;
             }
-            let Some(index) = self.draw(members) else {
-                let awaited = members.iter().filter_map(Member::awaits);
-                if awaited.clone().next().is_none() {
-                    return Ok(());
-                }
-                if !self.tpb.await_any(awaited) {
-                    return Err(Cut::Shutdown);
-                }
-                wake(members);
-                continue;
-            };
-            match self.step(&mut members[index])? {
-                Step::Signalled => wake(members),
-                Step::Interrupted => return Err(Cut::Shutdown),
-                _ => {}
-            }
-        }
-    }
-
-    /// One of the engines that can step.
-    fn draw(&mut self, members: &[Member; 5]) -> Option<usize> {
-        let mut ready = [0; 5];
-        let mut count = 0;
-        for (index, member) in members.iter().enumerate() {
-            if matches!(member.state, MemberState::Pending | MemberState::Running) {
-                ready[count] = index;
-                count += 1;
-            }
-        }
-        (count > 0).then(|| ready[self.random.below(count)])
-    }
-
-    fn step(&mut self, member: &mut Member) -> Result<Step, Cut> {
-        let engine = member.block.engine;
-        if member.state == MemberState::Pending {
-            self.post_status(engine, Subtype::Start);
-            member.state = MemberState::Running;
-        }
-        let step = match member.block.step(&mut self.surface) {
-            Ok(step) => step,
-            Err(fault) => {
-                match fault {
-                    Fault::OutOfBounds => self.post_out_of_bounds(engine, member.block.line()),
-                    Fault::Illegal => self.post_error(ErrorKind::SoftwareSequencer, bit(engine)),
-                }
-                return Err(Cut::Abort);
-            }
+            Ok(_) => self.walk.finish(&hardware.bus, tpb),
+            Err(bad) => Err(bad),
         };
-        match step {
-            Step::NotANumber if !member.numerical => {
-                member.numerical = true;
-                self.post_error(ErrorKind::Numerical, bit(engine));
+        match received {
+            Ok(received) if self.join(core, &received) => self.execution.aim(&received.request),
+            _ => {
+                self.execution.reject(core);
+                self.phase = Phase::Running;
             }
-            Step::Stalled(semaphore) => member.state = MemberState::Stalled(semaphore),
-            Step::Halted => {
-                self.post_status(engine, Subtype::End);
-                member.state = MemberState::Ended;
-            }
-            _ => {}
         }
-        Ok(step)
+        Progress::Again
     }
 
-    fn abort(&mut self, members: &mut [Member; 5]) {
-        self.tpb.clear_program_semaphores();
-        for member in members {
-            let engine = member.block.engine;
-            if member.state == MemberState::Pending {
-                self.post_status(engine, Subtype::Start);
-            }
-            if member.state != MemberState::Ended {
-                self.post_status(engine, Subtype::End);
-            }
-            member.state = MemberState::Ended;
+    /// Lets the execution run, or joins the collectives group whose barrier comes first; `false` when there is no
+    /// place for this core.
+    fn join(&mut self, core: Core<'_>, received: &Received) -> bool {
+        let Some(membership) = received.membership else {
+            self.phase = Phase::Running;
+            return true;
+        };
+        let Core { hardware, tpb } = core;
+        let Ok(passing) = hardware.rendezvous.join(tpb.index, membership) else {
+            return false;
+        };
+        for other in passing.iter().filter_map(|index| hardware.tpb(*index).ok()) {
+            other.nudge();
         }
+        self.phase = Phase::Gathering;
+        true
     }
 
-    fn post_status(&self, engine: Engine, subtype: Subtype) {
-        let nq = engine.status_nq();
-        self.post(nq, |stamp| {
-            transmute!(StatusRecord::new(subtype, nq, stamp))
-        });
-    }
-
-    fn post_out_of_bounds(&self, engine: Engine, line: u32) {
-        let nq = engine.status_nq();
-        self.post(nq, |stamp| {
-            // CAST: a line has 20 bits, cut into 16 and 4.
-            transmute!(StatusRecord {
-                isa_line_lo: U16::new(line as u16),
-                hint_and_line_hi: (line >> 16) as u8 & 0x0F,
-                custom_sub_id: U16::new(OUT_OF_BOUNDS),
-                ..StatusRecord::new(Subtype::Custom, nq, stamp)
-            })
-        });
-    }
-
-    /// Posts on the error queue. Bit *n* of `mask` is engine *n*; 0 is the sequencer itself.
-    fn post_error(&self, kind: ErrorKind, mask: u16) {
-        self.post(ERROR_NQ, |stamp| {
-            transmute!(ErrorRecord::new(kind, mask, stamp))
-        });
-    }
-
-    /// Stamps and writes under one lock, so that the order of stamps is the order of records.
-    fn post(&self, nq: u8, record: impl FnOnce(u64) -> [u8; 16]) {
-        let mut queues = self.tpb.notifications.lock();
-        let stamp = queues.stamp(self.hardware.ticks.now());
-        queues.post(&self.hardware.bus.memory, nq, record(stamp));
-    }
-}
-
-impl Member {
-    fn awaits(&self) -> Option<SemIndex> {
-        match self.state {
-            MemberState::Stalled(semaphore) => Some(semaphore),
-            _ => None,
+    fn gather(&mut self, core: Core<'_>) -> Progress {
+        match core.hardware.rendezvous.standing(core.tpb.index) {
+            Standing::Waiting => Progress::Asleep,
+            Standing::Passed => {
+                core.tpb.pass_barrier();
+                self.phase = Phase::Running;
+                Progress::Again
+            }
+            // The request queue was opened meanwhile: whoever sent the request has gone, and nothing has started.
+            Standing::Gone => self.rest(core),
         }
     }
-}
 
-fn members(request: &ExecRequest) -> [Member; 5] {
-    Engine::ALL.map(|engine| Member {
-        block: Block::new(engine, request.engine_address(engine)),
-        state: MemberState::Pending,
-        numerical: false,
-    })
-}
-
-/// Lets every stalled engine look at its semaphore again.
-fn wake(members: &mut [Member; 5]) {
-    for member in members {
-        if member.awaits().is_some() {
-            member.state = MemberState::Running;
-        }
+    fn rest(&mut self, core: Core<'_>) -> Progress {
+        self.phase = Phase::Idle;
+        core.tpb.rest();
+        Progress::Again
     }
-}
-
-fn bit(engine: Engine) -> u16 {
-    1 << engine.index()
 }

@@ -1,22 +1,26 @@
 //! One physical core: semaphores, DMA queues, notification queues, and whether it runs.
 //!
-//! Clients reach it through the machine, the core's sequencer thread from the other side.
-//! Nothing here spins: the sequencer sleeps until a doorbell, and a core whose engines all wait for
-//! semaphores that nobody raises sleeps until somebody does or the machine is dropped.
+//! Clients reach it through the machine, the core's sequencer from the other side.
+//! Nothing here spins: in real time the sequencer's thread sleeps until a doorbell, until a moment has come, or, when
+//! nothing in the core can go on, until a semaphore is raised, a rendezvous is complete or the machine is dropped.
+//! Whatever the sequencer looks at before it sleeps is changed under the lock of `state`, which also says that there is
+//! something to look at again: no wake-up is lost.
 //!
 //! ```text
-//!            doorbell                       all engines stalled
+//!            doorbell                       nothing can go on
 //!   Idle ---------------> Running ------------------------------> Hung
 //!    ^--------------------- | ^------------------------------------ |
-//!         execution ended      a semaphore was raised from outside
+//!         execution ended      a semaphore was raised, the last rank arrived
 //! ```
 
 use super::dma::Queue;
+use super::injector::Doorbell;
 use super::notification::NotificationQueues;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, MemoryErrors};
 use crate::map;
 use core::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use xu_abi::{SemIndex, TpbIndex};
 
@@ -36,9 +40,9 @@ pub(super) struct Tpb {
     /// What earlier executions have loaded.
     pub(super) loaded: Mutex<Loaded>,
     state: Mutex<State>,
-    /// A semaphore was raised, or the core is to stop.
+    /// There is something to look at, or the core is to stop.
     raised: Condvar,
-    /// The core went from running to something else.
+    /// The core went from running to something else, or is lost.
     rested: Condvar,
     /// Set under the lock of `state`, so that nobody goes to sleep after it. Relaxed where it is polled:
     /// nothing else is read because of it.
@@ -59,8 +63,15 @@ pub(super) struct Loaded {
 #[derive(Debug)]
 struct State {
     semaphores: [i32; SEMAPHORES],
+    /// Number of doorbells so far, those that failed or were lost included.
+    doorbells: u64,
+    /// Numbers of the doorbells that have rung and are not consumed: as many as the start semaphore says.
+    outstanding: VecDeque<u64>,
     activity: Activity,
-    /// The sequencer thread has ended though nobody stopped it.
+    /// Something has changed since the sequencer last looked.
+    news: bool,
+    memory_errors: MemoryErrors,
+    /// The core will never answer again.
     lost: bool,
 }
 
@@ -80,7 +91,11 @@ impl Tpb {
             loaded: Mutex::default(),
             state: Mutex::new(State {
                 semaphores: [0; SEMAPHORES],
+                doorbells: 0,
+                outstanding: VecDeque::new(),
                 activity: Activity::Idle,
+                news: false,
+                memory_errors: MemoryErrors::default(),
                 lost: false,
             }),
             raised: Condvar::new(),
@@ -97,8 +112,39 @@ impl Tpb {
         }
         let value = state.semaphore(index);
         *value = value.saturating_add(1);
-        self.raised.notify_one();
+        self.announce(&mut state);
         Ok(())
+    }
+
+    /// Rings the start semaphore, unless `verdict` on this doorbell's number says otherwise.
+    pub(super) fn ring(
+        &self,
+        verdict: impl FnOnce(u64) -> Doorbell,
+    ) -> Result<Doorbell, DeviceError> {
+        let mut state = self.state.lock();
+        if state.lost {
+            return Err(DeviceError::Lost);
+        }
+        let number = state.doorbells;
+        state.doorbells += 1;
+        let verdict = verdict(number);
+        let value = state.semaphore(map::INFERENCE_START);
+        if verdict == Doorbell::Rings && *value < i32::MAX {
+            *value += 1;
+            state.outstanding.push_back(number);
+            self.announce(&mut state);
+        }
+        Ok(verdict)
+    }
+
+    /// Has the sequencer look again at what it waits for.
+    pub(super) fn nudge(&self) {
+        self.announce(&mut self.state.lock());
+    }
+
+    fn announce(&self, state: &mut State) {
+        state.news = true;
+        self.raised.notify_one();
     }
 
     /// The value of a semaphore.
@@ -120,36 +166,84 @@ impl Tpb {
         self.state.lock().semaphores[usize::from(map::FIRST_PROGRAM_SEMAPHORE)..].fill(0);
     }
 
-    /// Sleeps until a doorbell has rung, and consumes it; `false` when the core is to stop.
-    pub(super) fn await_doorbell(&self) -> bool {
+    /// Consumes a doorbell, if one has rung: which one.
+    pub(super) fn take_doorbell(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        state.activity = Activity::Idle;
+        if !state.take(map::INFERENCE_START) {
+            return None;
+        }
+        state.activity = Activity::Running;
+        state.outstanding.pop_front()
+    }
+
+    /// Whether one of the `awaited` semaphores is above zero; then the core runs again.
+    pub(super) fn any_raised(&self, mut awaited: impl Iterator<Item = SemIndex>) -> bool {
+        let mut state = self.state.lock();
+        let raised = awaited.any(|index| *state.semaphore(index) > 0);
+        if raised {
+            state.activity = Activity::Running;
+        }
+        raised
+    }
+
+    /// Counts a collectives barrier that the core has passed; it runs again.
+    pub(super) fn pass_barrier(&self) {
+        let mut state = self.state.lock();
+        let passed = state.semaphore(map::COLLECTIVES_BARRIER);
+        *passed = passed.wrapping_add(1);
+        state.activity = Activity::Running;
+    }
+
+    /// Forgets what was loaded and which barriers were passed: the request queue was opened.
+    pub(super) fn forget(&self) {
+        *self.loaded.lock() = Loaded::default();
+        *self.state.lock().semaphore(map::COLLECTIVES_BARRIER) = 0;
+    }
+
+    /// Takes note that the core runs nothing.
+    pub(super) fn rest(&self) {
+        self.state.lock().activity = Activity::Idle;
         self.rested.notify_all();
-        loop {
-            if self.is_stopping() {
-                return false;
+    }
+
+    /// Sleeps until there is something to look at, or until `due`. Without a moment at which it goes on by itself, a
+    /// core that is not idle is hung.
+    pub(super) fn sleep(&self, due: Option<Instant>) {
+        let mut state = self.state.lock();
+        if !core::mem::take(&mut state.news) && !self.is_stopping() {
+            if due.is_none() && state.activity == Activity::Running {
+                state.activity = Activity::Hung;
             }
-            if state.take(map::INFERENCE_START) {
-                state.activity = Activity::Running;
-                return true;
+            self.rested.notify_all();
+            match due {
+                Some(due) => drop(self.raised.wait_until(&mut state, due)),
+                None => self.raised.wait(&mut state),
             }
-            self.raised.wait(&mut state);
+            state.news = false;
         }
     }
 
-    /// Sleeps until one of the `awaited` semaphores is above zero; `false` when the core is to stop.
-    pub(super) fn await_any(&self, awaited: impl Iterator<Item = SemIndex> + Clone) -> bool {
+    /// Counts uncorrectable memory errors.
+    pub(super) fn count_memory_errors(&self, count: impl FnOnce(&mut MemoryErrors)) {
+        count(&mut self.state.lock().memory_errors);
+    }
+
+    /// The uncorrectable memory errors so far.
+    pub(super) fn memory_errors(&self) -> MemoryErrors {
+        self.state.lock().memory_errors
+    }
+
+    /// Whether the core is idle and no doorbell is outstanding, without waiting.
+    pub(super) fn is_at_rest(&self) -> Result<(), DeviceError> {
         let mut state = self.state.lock();
-        while !awaited.clone().any(|index| *state.semaphore(index) > 0) {
-            if self.is_stopping() {
-                return false;
-            }
-            state.activity = Activity::Hung;
-            self.rested.notify_all();
-            self.raised.wait(&mut state);
+        if state.lost {
+            return Err(DeviceError::Lost);
         }
-        state.activity = Activity::Running;
-        true
+        if state.rests() {
+            Ok(())
+        } else {
+            Err(DeviceError::Busy { tpb: self.index })
+        }
     }
 
     /// Waits until the core is idle and no doorbell is outstanding. A hung core is busy at once, a running
@@ -161,11 +255,11 @@ impl Tpb {
             if state.lost {
                 return Err(DeviceError::Lost);
             }
-            let outstanding = *state.semaphore(map::INFERENCE_START) > 0;
-            if state.activity == Activity::Idle && !outstanding {
+            if state.rests() {
                 return Ok(());
             }
-            if state.activity == Activity::Hung
+            // One that has not looked at its news may yet go on.
+            if state.activity == Activity::Hung && !state.news
                 || self.rested.wait_until(&mut state, deadline).timed_out()
             {
                 return Err(DeviceError::Busy { tpb: self.index });
@@ -173,11 +267,20 @@ impl Tpb {
         }
     }
 
-    /// Tells the sequencer thread to end.
+    /// Tells the sequencer to end.
     pub(super) fn stop(&self) {
         let _state = self.state.lock();
         self.stopping.store(true, Ordering::Relaxed);
         self.raised.notify_all();
+    }
+
+    /// Stops the core for good, and says so to whoever asks.
+    pub(super) fn lose(&self) {
+        let mut state = self.state.lock();
+        state.lost = true;
+        self.stopping.store(true, Ordering::Relaxed);
+        self.raised.notify_all();
+        self.rested.notify_all();
     }
 
     /// Whether the core is to stop. Asked before every instruction and inside long ones.
@@ -188,13 +291,17 @@ impl Tpb {
     /// Takes note that the sequencer thread has ended.
     pub(super) fn thread_ended(&self) {
         let mut state = self.state.lock();
-        state.lost = !self.is_stopping();
+        state.lost |= !self.is_stopping();
         state.activity = Activity::Idle;
         self.rested.notify_all();
     }
 }
 
 impl State {
+    fn rests(&mut self) -> bool {
+        self.activity == Activity::Idle && *self.semaphore(map::INFERENCE_START) <= 0
+    }
+
     fn semaphore(&mut self, index: SemIndex) -> &mut i32 {
         // PANIC: 256 semaphores, eight bits.
         &mut self.semaphores[usize::from(index.get())]
@@ -237,12 +344,43 @@ mod tests {
     fn an_outstanding_doorbell_is_not_rest() {
         let tpb = Tpb::new(TpbIndex::new(0));
         assert_eq!(tpb.quiesce(), Ok(()));
-        tpb.increment(map::INFERENCE_START).unwrap();
-        assert!(tpb.await_doorbell());
-        tpb.increment(map::INFERENCE_START).unwrap();
+        let ring = || tpb.ring(|_| Doorbell::Rings).unwrap();
+        ring();
+        assert!(tpb.is_at_rest().is_err());
+        assert_eq!(tpb.take_doorbell(), Some(0));
+        ring();
         assert_eq!(tpb.state.lock().activity, Activity::Running);
-        assert!(tpb.await_doorbell());
+        tpb.rest();
+        assert!(tpb.is_at_rest().is_err());
+        assert_eq!(tpb.take_doorbell(), Some(1));
+        assert_eq!(tpb.take_doorbell(), None);
+        tpb.rest();
+        assert_eq!(tpb.quiesce(), Ok(()));
+    }
+
+    #[test]
+    fn doorbells_keep_their_numbers_though_some_are_lost() {
+        let tpb = Tpb::new(TpbIndex::new(0));
+        for _ in 0..6 {
+            let odd_rings = |number| match number % 2 {
+                0 => Doorbell::Lost,
+                _ => Doorbell::Rings,
+            };
+            tpb.ring(odd_rings).unwrap();
+        }
+        assert_eq!(
+            [(); 4].map(|()| tpb.take_doorbell()),
+            [Some(1), Some(3), Some(5), None]
+        );
+    }
+
+    #[test]
+    fn news_that_came_before_the_sleep_are_not_slept_over() {
+        let tpb = Tpb::new(TpbIndex::new(0));
+        tpb.increment(SemIndex::new(20)).unwrap();
+        tpb.sleep(None);
+        assert!(tpb.any_raised([SemIndex::new(20)].into_iter()));
         tpb.stop();
-        assert!(!tpb.await_any([SemIndex::new(20)].into_iter()));
+        tpb.sleep(None);
     }
 }

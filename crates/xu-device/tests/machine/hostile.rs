@@ -21,20 +21,29 @@ fn arguments_out_of_range_are_refused() {
     };
     let base = small(1, 0);
     for config in [
-        MachineConfig { arch: 1, ..base },
-        MachineConfig { tpbs: 0, ..base },
-        MachineConfig { tpbs: 257, ..base },
+        MachineConfig {
+            arch: 1,
+            ..base.clone()
+        },
+        MachineConfig {
+            tpbs: 0,
+            ..base.clone()
+        },
+        MachineConfig {
+            tpbs: 257,
+            ..base.clone()
+        },
         MachineConfig {
             hbm_bytes: 4096,
-            ..base
+            ..base.clone()
         },
         MachineConfig {
             host_bytes: 1 << 40,
-            ..base
+            ..base.clone()
         },
         MachineConfig {
             clock_drift: f64::NAN,
-            ..base
+            ..base.clone()
         },
     ] {
         bad(Machine::start(config).map(drop));
