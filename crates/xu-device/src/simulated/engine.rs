@@ -6,7 +6,7 @@
 //! its operands are read and its result is stored then.
 
 use super::compute::{self, Outcome, StateBuffer, Surroundings};
-use super::costs::{Costs, Work};
+use super::costs::Costs;
 use super::isa::{BINDING_SIZE, Dtype, INSTRUCTION_SIZE, Instruction, Opcode, Operand};
 use super::memory::Memory;
 use super::tpb::Tpb;
@@ -102,9 +102,7 @@ impl Block {
         let opcode = self.decode(&instruction)?;
         if !surface.costs.instructions_are_free() {
             let work = compute::work(opcode, &instruction);
-            let takes = surface
-                .costs
-                .of_instruction(work.unwrap_or(Work::default()));
+            let takes = surface.costs.of_instruction(work.unwrap_or_default());
             if takes > 0 {
                 self.fetched = Some((opcode, instruction));
                 return Ok(Step::Takes(takes));

@@ -419,12 +419,9 @@ impl Device for Machine {
 
     /// The bit stays until the queue that overflowed is opened again.
     fn overflow_latched(&self, tpb: TpbIndex) -> Result<bool, DeviceError> {
-        Ok(self
-            .hardware
-            .tpb(tpb)?
-            .notifications
-            .lock()
-            .overflow_latched())
+        let tpb = self.hardware.alive_tpb(tpb)?;
+        let latched = tpb.notifications.lock().overflow_latched();
+        Ok(latched)
     }
 
     fn memory_errors(&self, tpb: TpbIndex) -> Result<MemoryErrors, DeviceError> {

@@ -13,16 +13,25 @@
 //! | `notification` | notification rings |
 //! | `faults` | wrong requests and wrong programs |
 //! | `hostile` | arguments out of range, random bytes |
+//! | `plan_records`, `plan_calls` | every fault of the plan: what it does to records, to calls and to the core |
+//! | `plan_data` | the plan as data: round trips, refusals, when rules apply |
+//! | `collectives` | cores that wait for each other |
+//! | `stepping` | virtual time |
 #![cfg(feature = "simulated")]
 #![expect(
     clippy::unwrap_used,
     reason = "the client's functions are part of the tests"
 )]
 
+mod collectives;
 mod dma;
 mod execution;
 mod faults;
 mod hanging;
 mod hostile;
 mod notification;
+mod plan_calls;
+mod plan_data;
+mod plan_records;
+mod stepping;
 mod support;

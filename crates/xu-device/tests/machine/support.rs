@@ -9,7 +9,7 @@ use xu_abi::{
     TpbIndex,
 };
 use xu_device::simulated::isa::{Instruction, Opcode, Operand};
-use xu_device::simulated::{Machine, MachineConfig};
+use xu_device::simulated::{Costs, FaultPlan, Machine, MachineConfig, Rule, Time};
 use xu_device::{Device, DeviceError, DmaQueue, Place, map};
 use zerocopy::little_endian::U32;
 use zerocopy::{IntoBytes, transmute};
@@ -77,6 +77,23 @@ pub(crate) fn small(tpbs: u16, seed: u64) -> MachineConfig {
         hbm_bytes: 1 << 20,
         host_bytes: 1 << 20,
         ..MachineConfig::default()
+    }
+}
+
+/// A machine that the test steps, where everything takes time.
+pub(crate) fn stepped(tpbs: u16, seed: u64) -> MachineConfig {
+    MachineConfig {
+        time: Time::Virtual,
+        costs: Costs::nominal(),
+        ..small(tpbs, seed)
+    }
+}
+
+/// The same with a plan.
+pub(crate) fn faulty(tpbs: u16, rules: Vec<Rule>) -> MachineConfig {
+    MachineConfig {
+        faults: FaultPlan { rules },
+        ..stepped(tpbs, 1)
     }
 }
 
@@ -149,8 +166,8 @@ impl Client {
     }
 
     pub(crate) fn open(machine: &Arc<Machine>, tpb: TpbIndex, nq_bytes: u64) -> Self {
-        let constants = machine.allocate(Place::Host, 8, 8).unwrap();
-        machine.write(constants, [1u32, 4].as_bytes()).unwrap();
+        let constants = machine.allocate(Place::Host, 12, 8).unwrap();
+        machine.write(constants, [1u32, 4, 5].as_bytes()).unwrap();
         Self {
             machine: Arc::clone(machine),
             tpb,
@@ -198,6 +215,11 @@ impl Client {
             cc_dma_increment: U32::ZERO,
         };
         let buffer = self.place(buffer.as_bytes());
+        self.publish(buffer, parts);
+    }
+
+    /// Publishes a request buffer that has been placed.
+    pub(crate) fn publish(&mut self, buffer: DeviceAddr, parts: &[Part]) {
         let increment = at(self.constants, 4);
         for part in parts {
             let (from, to, len) = match part {
@@ -219,8 +241,36 @@ impl Client {
             .unwrap();
     }
 
+    /// In virtual time, lets everything happen that happens by itself; then reads whatever has been posted.
+    pub(crate) fn drain(&mut self) -> Posted {
+        assert!(self.machine.run_until_idle());
+        let Self {
+            machine,
+            tpb,
+            status,
+            errors,
+            ..
+        } = self;
+        let mut posted = Posted {
+            status: Default::default(),
+            errors: Vec::new(),
+        };
+        for (reader, records) in status.iter_mut().zip(&mut posted.status) {
+            while let Some(record) = reader.next(machine) {
+                records.push(transmute!(record));
+            }
+            machine.acknowledge(*tpb, reader.nq, reader.offset).unwrap();
+        }
+        while let Some(record) = errors.next(machine) {
+            posted.errors.push(transmute!(record));
+        }
+        machine.acknowledge(*tpb, ERROR_NQ, errors.offset).unwrap();
+        posted
+    }
+
     /// Reads records until every engine has ended, then the error queue.
     pub(crate) fn harvest(&mut self) -> Posted {
+        assert!(self.machine.run_until_idle());
         let mut status: [Vec<StatusRecord>; 5] = Default::default();
         let ended = |records: &Vec<StatusRecord>| {
             records
