@@ -3,8 +3,8 @@
 //! Called by the execution and the sequencer.
 //! A record is stamped and written under one lock, so that the order of stamps is the order of records.
 
-use super::Hardware;
 use super::fault_plan::Mark;
+use super::hardware::Hardware;
 use super::mishaps::Mishaps;
 use super::tpb::Tpb;
 use xu_abi::device::ERROR_NQ;

@@ -10,10 +10,10 @@
 //!                            +-- bad publish: error record, every engine is ended ------+
 //! ```
 
-use super::Hardware;
 use super::clock::host_ns;
 use super::compute::StateBuffer;
 use super::execution::{Execution, Turn};
+use super::hardware::Hardware;
 use super::mishaps::Mishaps;
 use super::publish::{Received, Walk};
 use super::random::SplitMix;

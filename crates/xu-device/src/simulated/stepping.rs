@@ -9,7 +9,7 @@
 //!   run_until_idle:  step until nobody can, move the clock to the next moment that somebody waits for, and again
 //! ```
 
-use super::Hardware;
+use super::hardware::Hardware;
 use super::random::SplitMix;
 use super::records::Core;
 use super::sequencer::{Progress, Sequencer};
