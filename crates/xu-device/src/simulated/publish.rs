@@ -45,6 +45,8 @@ pub(super) struct Received {
 /// A walk under way: what it has seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
+    /// Which opening of the queue it belongs to.
+    opening: u64,
     /// Source of the request copy.
     request: Option<DeviceAddr>,
     event: bool,
@@ -55,13 +57,29 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Executes the next pair; returns how many bytes it moved.
-    pub(super) fn step(&mut self, bus: &Bus, tpb: &Tpb) -> Result<u32, BadPublish> {
+    /// A walk over what a doorbell of `tpb` announces.
+    pub(super) fn begin(tpb: &Tpb) -> Self {
+        Self {
+            opening: tpb.openings(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the queue was opened since: then nobody waits for this request any more.
+    pub(super) fn is_orphaned(&self, tpb: &Tpb) -> bool {
+        self.opening != tpb.openings()
+    }
+
+    /// Executes the next pair; returns how many bytes it moved, or `None` when the walk is orphaned.
+    pub(super) fn step(&mut self, bus: &Bus, tpb: &Tpb) -> Result<Option<u32>, BadPublish> {
         let mut queue = tpb.dma[usize::from(map::MODEL_EXEC_QUEUE)].lock();
+        if self.is_orphaned(tpb) {
+            return Ok(None);
+        }
         match queue.step(bus) {
             Step::Moved(moved) => {
                 self.take(tpb.index, moved);
-                return Ok(moved.bytes);
+                return Ok(Some(moved.bytes));
             }
             Step::Stopped => {}
             Step::Stale => queue.abort(),

@@ -133,7 +133,7 @@ impl Sequencer {
         let mishaps = hardware
             .injector
             .execution(tpb.index, number, || hardware.now_ns());
-        self.walk = Walk::default();
+        self.walk = Walk::begin(tpb);
         self.execution = Execution::new(&ExecRequest::default(), mishaps);
         let mishaps = self.execution.mishaps();
         if mishaps.device_goes() {
@@ -154,7 +154,8 @@ impl Sequencer {
     fn receive(&mut self, core: Core<'_>) -> Progress {
         let Core { hardware, tpb } = core;
         let received = match self.walk.step(&hardware.bus, tpb) {
-            Ok(bytes) if !self.walk.is_complete() => {
+            Ok(None) => return self.rest(core),
+            Ok(Some(bytes)) if !self.walk.is_complete() => {
                 let costs = hardware.costs;
                 let takes = costs
                     .of_bytes(bytes)
@@ -162,7 +163,7 @@ impl Sequencer {
                 self.phase = Phase::Receiving(hardware.after(takes));
                 return Progress::Again;
             }
-            Ok(_) => self.walk.finish(&hardware.bus, tpb),
+            Ok(Some(_)) => self.walk.finish(&hardware.bus, tpb),
             Err(bad) => Err(bad),
         };
         match received {
@@ -186,6 +187,10 @@ impl Sequencer {
         let Ok(passing) = hardware.rendezvous.join(tpb.index, membership) else {
             return false;
         };
+        if self.walk.is_orphaned(tpb) {
+            // The opening has not seen that this core has joined.
+            hardware.rendezvous.leave(tpb.index);
+        }
         for other in passing.iter().filter_map(|index| hardware.tpb(*index).ok()) {
             other.nudge();
         }

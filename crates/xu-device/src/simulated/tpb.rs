@@ -18,7 +18,7 @@ use super::injector::Doorbell;
 use super::notification::NotificationQueues;
 use crate::device::{DeviceError, MemoryErrors};
 use crate::map;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -39,6 +39,9 @@ pub(super) struct Tpb {
     pub(super) notifications: Mutex<NotificationQueues>,
     /// What earlier executions have loaded.
     pub(super) loaded: Mutex<Loaded>,
+    /// How often the request queue has been opened. Relaxed: changed under that queue's lock, and read either under it
+    /// or after a rendezvous, whose lock the opening takes later.
+    openings: AtomicU64,
     state: Mutex<State>,
     /// There is something to look at, or the core is to stop.
     raised: Condvar,
@@ -89,6 +92,7 @@ impl Tpb {
             dma: Default::default(),
             notifications: Mutex::default(),
             loaded: Mutex::default(),
+            openings: AtomicU64::new(0),
             state: Mutex::new(State {
                 semaphores: [0; SEMAPHORES],
                 doorbells: 0,
@@ -169,11 +173,10 @@ impl Tpb {
     /// Consumes a doorbell, if one has rung: which one.
     pub(super) fn take_doorbell(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        if !state.take(map::INFERENCE_START) {
-            return None;
-        }
+        let number = state.outstanding.pop_front()?;
+        state.take(map::INFERENCE_START);
         state.activity = Activity::Running;
-        state.outstanding.pop_front()
+        Some(number)
     }
 
     /// Whether one of the `awaited` semaphores is above zero; then the core runs again.
@@ -194,8 +197,15 @@ impl Tpb {
         state.activity = Activity::Running;
     }
 
-    /// Forgets what was loaded and which barriers were passed: the request queue was opened.
+    /// How often the request queue has been opened.
+    pub(super) fn openings(&self) -> u64 {
+        self.openings.load(Ordering::Relaxed)
+    }
+
+    /// Forgets what was loaded and which barriers were passed: the request queue, whose lock the caller holds, was
+    /// opened.
     pub(super) fn forget(&self) {
+        self.openings.fetch_add(1, Ordering::Relaxed);
         *self.loaded.lock() = Loaded::default();
         *self.state.lock().semaphore(map::COLLECTIVES_BARRIER) = 0;
     }

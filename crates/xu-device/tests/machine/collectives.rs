@@ -279,6 +279,25 @@ fn d7_a_core_whose_queue_is_opened_again_leaves_its_group_and_counts_from_zero()
 }
 
 #[test]
+fn d7_in_real_time_too_a_core_comes_to_rest_when_its_queue_is_opened_again() {
+    let machine = Machine::start(small(2, 8)).unwrap();
+    let mut clients = clients(&machine);
+    for _ in 0..20 {
+        join(&mut clients[0], 1, 0, 2);
+        clients[0].assert_hangs();
+        clients[0].rings = Rings::open(&machine, map::model_exec_queue(CORE));
+        assert_eq!(machine.quiesce(CORE), Ok(()));
+    }
+    for rank in 0..2 {
+        join(&mut clients[rank as usize], 1, rank, 2);
+    }
+    for client in &mut clients {
+        client.harvest().assert_clean();
+        assert_eq!(barriers(client), 1);
+    }
+}
+
+#[test]
 fn programs_keep_their_hands_off_the_barrier() {
     let mut client = Client::start(stepped(1, 9));
     let signal = Instruction::signal(Engine::Sp, map::COLLECTIVES_BARRIER);

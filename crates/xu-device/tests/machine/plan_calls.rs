@@ -157,6 +157,7 @@ fn d4_transfers_abort_or_hang_by_number_until_their_queue_is_opened_again() {
             assert_eq!(transfer(&machine, &mut rings), (true, Ok(())));
             // Starting nothing is no start.
             machine.start_dma(queue, 0).unwrap();
+            assert_eq!(machine.injected(), []);
             let (tpb, index) = (CORE, queue.index);
             let says = match fault {
                 Fault::TransferAborts => Err(DeviceError::DmaAborted { tpb, index }),

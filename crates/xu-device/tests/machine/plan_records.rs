@@ -301,6 +301,22 @@ fn d4_errors_of_the_core_are_reported_before_the_last_end() {
 }
 
 #[test]
+fn d5_an_error_is_never_later_than_the_last_end_whatever_the_seed() {
+    for seed in 0..64 {
+        let transient = Rule {
+            when: When::default(),
+            fault: Fault::Transient,
+        };
+        let mut config = faulty(1, vec![transient; 3]);
+        config.seed = seed;
+        let posted = Client::start(config).run(&halting());
+        let ends = Engine::ALL.map(|engine| stamps(&posted, engine)[1]);
+        let errors = posted.errors.iter().map(|error| error.device_ts.get());
+        assert!(errors.max() < ends.into_iter().max(), "{seed}");
+    }
+}
+
+#[test]
 fn several_faults_hit_the_same_execution() {
     let rules = [
         Fault::Custom {

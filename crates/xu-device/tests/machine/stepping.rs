@@ -112,6 +112,48 @@ fn another_seed_gives_another_interleaving() {
     assert!(orders.len() > 8, "{} orders", orders.len());
 }
 
+#[test]
+fn cores_of_one_machine_draw_different_orders() {
+    let machine = Machine::start(stepped(8, 3)).unwrap();
+    let orders: std::collections::HashSet<_> = (0..8)
+        .map(|tpb| {
+            Client::open(&machine, TpbIndex::new(tpb), 4096)
+                .run(&halting())
+                .order()
+        })
+        .collect();
+    assert!(orders.len() > 4, "{} orders", orders.len());
+}
+
+#[test]
+fn d7_opening_the_queue_again_forgets_a_request_that_is_half_received() {
+    for steps in 1..=5 {
+        let mut client = Client::start(MachineConfig {
+            costs: Costs::FREE,
+            ..stepped(1, 3)
+        });
+        let request = client.request(&halting());
+        client.arm(&request, &WHOLE);
+        client.fire();
+        // The doorbell, then up to four pairs.
+        for _ in 0..steps {
+            assert!(client.machine.step());
+        }
+        client.rings = Rings::open(&client.machine, client.rings.queue);
+        let posted = client.drain();
+        if steps < 5 {
+            assert_eq!(posted.status.concat(), []);
+            assert_eq!(posted.errors, []);
+        } else {
+            // It was received as a whole.
+            posted.assert_clean();
+        }
+        assert_eq!(client.machine.quiesce(CORE), Ok(()));
+        assert_eq!(client.machine.check_dma(client.rings.queue), Ok(()));
+        client.assert_still_works();
+    }
+}
+
 /// Which cores step, in the order of their steps: seen in which of their START records comes first.
 #[test]
 fn another_seed_gives_another_order_between_cores() {
