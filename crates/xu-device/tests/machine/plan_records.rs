@@ -3,7 +3,7 @@
 use crate::support::{CORE, Client, Posted, WHOLE, faulty, halting};
 use xu_abi::record::{Custom, ErrorKind, Subtype, ring_bits};
 use xu_abi::{Engine, StatusRecord};
-use xu_device::simulated::{Fault, Injection, Mark, Rule, When};
+use xu_device::simulated::{Costs, Fault, Injection, Mark, Rule, When};
 use xu_device::{Device, DeviceError, MemoryErrors};
 use zerocopy::transmute;
 
@@ -309,6 +309,8 @@ fn d5_an_error_is_never_later_than_the_last_end_whatever_the_seed() {
         };
         let mut config = faulty(1, vec![transient; 3]);
         config.seed = seed;
+        // Otherwise nothing competes with the reports while instructions take their time.
+        config.costs = Costs::FREE;
         let posted = Client::start(config).run(&halting());
         let ends = Engine::ALL.map(|engine| stamps(&posted, engine)[1]);
         let errors = posted.errors.iter().map(|error| error.device_ts.get());
