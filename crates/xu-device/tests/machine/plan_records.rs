@@ -313,6 +313,8 @@ fn d5_an_error_is_never_later_than_the_last_end_whatever_the_seed() {
         config.costs = Costs::FREE;
         let posted = Client::start(config).run(&halting());
         let ends = Engine::ALL.map(|engine| stamps(&posted, engine)[1]);
+        // None is forgotten either.
+        assert_eq!(posted.errors.len(), 3, "{seed}");
         let errors = posted.errors.iter().map(|error| error.device_ts.get());
         assert!(errors.max() < ends.into_iter().max(), "{seed}");
     }
