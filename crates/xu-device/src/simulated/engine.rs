@@ -82,6 +82,14 @@ impl Block {
         }
     }
 
+    /// Lets the engine begin at `entry`.
+    pub(super) fn restart(&mut self, entry: DeviceAddr) {
+        self.base = entry;
+        self.pc = entry;
+        self.table = None;
+        self.fetched = None;
+    }
+
     /// Number of the current instruction, counted from the entry or from where the last jump went.
     pub(super) fn line(&self) -> u32 {
         let bytes = self.pc.get().saturating_sub(self.base.get());
@@ -91,7 +99,9 @@ impl Block {
 
     /// Fetches or executes the instruction at the program counter. On a fault the counter stays on it.
     pub(super) fn step(&mut self, surface: &mut Surface<'_>) -> Result<Step, Fault> {
-        if let Some((opcode, instruction)) = self.fetched.take() {
+        if self.fetched.is_some()
+            && let Some((opcode, instruction)) = self.fetched.take()
+        {
             return self.execute(opcode, &instruction, surface);
         }
         let mut instruction = Instruction::default();
@@ -134,8 +144,7 @@ impl Block {
             }
             Opcode::Signal => {
                 let semaphore = program_semaphore(instruction)?;
-                // A core that has been lost meanwhile stops before its next instruction.
-                let _ = surface.tpb.increment(semaphore);
+                surface.tpb.signal(semaphore);
                 step = Step::Signalled;
             }
             Opcode::Halt => return Ok(Step::Halted),

@@ -26,7 +26,7 @@ use super::random::SplitMix;
 use super::records::Core;
 use std::collections::VecDeque;
 use xu_abi::record::ErrorKind;
-use xu_abi::{Engine, ExecRequest, SemIndex};
+use xu_abi::{DeviceAddr, Engine, ExecRequest, SemIndex};
 
 /// What an out-of-bounds record says: the first of the kinds.
 const OUT_OF_BOUNDS: u16 = 0;
@@ -41,6 +41,10 @@ pub(super) struct Execution {
     /// Errors that the core has yet to report.
     errors: VecDeque<ErrorKind>,
     aborted: bool,
+    /// Bit *n*: engine *n* can act, once its time has come.
+    ready: u8,
+    /// Bit *n*: engine *n* waits, or has waited, for its time.
+    timed: u8,
 }
 
 /// An engine in an execution.
@@ -80,20 +84,40 @@ pub(super) enum Turn {
 }
 
 impl Execution {
-    pub(super) fn new(request: &ExecRequest, mishaps: Mishaps) -> Self {
+    /// One of which nothing is left to do.
+    pub(super) fn ended() -> Self {
         let member = |engine| Member {
-            block: Block::new(engine, request.engine_address(engine)),
-            state: MemberState::Pending,
+            block: Block::new(engine, DeviceAddr::new(0)),
+            state: MemberState::Ended,
             not_before: 0,
             customs: 0,
             numerical: false,
         };
         Self {
             members: Engine::ALL.map(member),
-            errors: mishaps.errors().collect(),
-            mishaps,
+            mishaps: Mishaps::default(),
+            errors: VecDeque::new(),
             aborted: false,
+            ready: 0,
+            timed: 0,
         }
+    }
+
+    /// Begins anew, with these faults. The engines do not know yet where.
+    pub(super) fn restart(&mut self, mishaps: Mishaps) {
+        for member in &mut self.members {
+            member.block.restart(DeviceAddr::new(0));
+            member.state = MemberState::Pending;
+            member.not_before = 0;
+            member.customs = 0;
+            member.numerical = false;
+        }
+        // Those of one that was given up half received.
+        self.errors.clear();
+        self.errors.extend(mishaps.errors());
+        self.mishaps = mishaps;
+        self.aborted = false;
+        self.note_all();
     }
 
     /// The faults of this execution.
@@ -104,8 +128,9 @@ impl Execution {
     /// Lets the engines begin at what `request` says.
     pub(super) fn aim(&mut self, request: &ExecRequest) {
         for member in &mut self.members {
-            let engine = member.block.engine;
-            member.block = Block::new(engine, request.engine_address(engine));
+            member
+                .block
+                .restart(request.engine_address(member.block.engine));
         }
     }
 
@@ -132,22 +157,33 @@ impl Execution {
             }
             return Turn::Stepped;
         }
+        let turn = self.act(index, core, buffer);
+        self.note(index);
+        turn
+    }
+
+    fn act(&mut self, index: usize, core: Core<'_>, buffer: &mut StateBuffer) -> Turn {
+        // START comes with the first instruction and END with the last, unless a fault has something come between.
         // PANIC: drawn from the members, here and below.
-        match self.members[index].state {
-            MemberState::Pending => self.begin(index, core),
-            MemberState::Running => {
-                if !self.post_custom(index, core) {
-                    self.execute(index, core, buffer);
-                }
+        if self.members[index].state == MemberState::Pending {
+            self.begin(index, core);
+            let member = &self.members[index];
+            if member.state != MemberState::Running || member.not_before > 0 {
+                return Turn::Stepped;
             }
-            MemberState::Ending => {
-                if !self.post_custom(index, core) && self.end(index, core) {
-                    return Turn::Finished;
-                }
-            }
-            MemberState::Stalled(_) | MemberState::Ended | MemberState::Stuck => {}
         }
-        Turn::Stepped
+        if !self.mishaps.is_empty() && self.post_custom(index, core) {
+            return Turn::Stepped;
+        }
+        if self.members[index].state == MemberState::Running {
+            self.execute(index, core, buffer);
+            let member = &self.members[index];
+            let delayed = member.not_before > 0 || self.errors_first(index);
+            if member.state != MemberState::Ending || delayed {
+                return Turn::Stepped;
+            }
+        }
+        self.end(index, core)
     }
 
     /// When the first of the engines that wait for time can act, nanoseconds.
@@ -159,6 +195,23 @@ impl Execution {
 
     /// One of those that can act now, or what the execution waits for.
     fn draw(&self, core: Core<'_>, random: &mut SplitMix) -> Result<usize, Turn> {
+        if self.timed != 0 || !self.errors.is_empty() {
+            return self.draw_in_time(core, random);
+        }
+        let mut ready = self.ready;
+        if ready == 0 {
+            return Err(Turn::Asleep);
+        }
+        // CAST: five bits, here and below.
+        for _ in 0..random.below(ready.count_ones() as usize) {
+            // Without its lowest bit.
+            ready &= ready - 1;
+        }
+        Ok(ready.trailing_zeros() as usize)
+    }
+
+    /// As [`Execution::draw`], when somebody waits for time or the core has errors to report.
+    fn draw_in_time(&self, core: Core<'_>, random: &mut SplitMix) -> Result<usize, Turn> {
         let mut ready = [0; ERROR_REPORT + 1];
         let mut count = 0;
         let mut offer = |index| {
@@ -288,13 +341,17 @@ impl Execution {
         }
     }
 
-    /// Posts END; `true` when it is the last one.
-    fn end(&mut self, index: usize, core: Core<'_>) -> bool {
+    /// Posts END.
+    fn end(&mut self, index: usize, core: Core<'_>) -> Turn {
         let member = &mut self.members[index];
         core.post_mark(member.block.engine, Mark::End, &self.mishaps);
         member.state = MemberState::Ended;
         let ended = |member: &Member| member.state == MemberState::Ended;
-        self.members.iter().all(ended)
+        if self.members.iter().all(ended) {
+            Turn::Finished
+        } else {
+            Turn::Stepped
+        }
     }
 
     fn abort(&mut self, core: Core<'_>) {
@@ -309,6 +366,7 @@ impl Execution {
                 | MemberState::Stuck => {}
             }
         }
+        self.note_all();
     }
 
     /// Lets every stalled engine look at its semaphore again.
@@ -317,6 +375,27 @@ impl Execution {
             if member.awaits().is_some() {
                 member.state = MemberState::Running;
             }
+        }
+        self.note_all();
+    }
+
+    /// Takes note of what an engine can do now.
+    fn note(&mut self, index: usize) {
+        let member = &self.members[index];
+        let bit = 1 << index;
+        self.ready &= !bit;
+        self.timed &= !bit;
+        if member.can_act() {
+            self.ready |= bit;
+        }
+        if member.not_before > 0 {
+            self.timed |= bit;
+        }
+    }
+
+    fn note_all(&mut self) {
+        for index in 0..self.members.len() {
+            self.note(index);
         }
     }
 }

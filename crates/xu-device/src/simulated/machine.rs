@@ -86,7 +86,8 @@ impl Machine {
     /// act at the present time. `false` when none can; always `false` in real time.
     ///
     /// A micro-step is one doorbell consumed, one pair of descriptors walked, one instruction fetched or executed, or
-    /// one record posted.
+    /// one record posted. START comes with the first instruction, END with the last, unless a fault or an abort has
+    /// something come between.
     pub fn step(&self) -> bool {
         self.stepping.step(&self.hardware)
     }

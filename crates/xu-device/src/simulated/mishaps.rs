@@ -28,6 +28,11 @@ pub(super) enum Stuck {
 }
 
 impl Mishaps {
+    /// Whether nothing goes wrong.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn add(&mut self, fault: &Fault) {
         self.0.push(fault.clone());
     }
@@ -117,7 +122,7 @@ impl Mishaps {
         mark: Mark,
         record: StatusRecord,
     ) -> ([u8; 16], u32) {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return (transmute!(record), 1);
         }
         let mut record = record;

@@ -14,7 +14,6 @@ use super::clock::host_ns;
 use super::compute::StateBuffer;
 use super::execution::{Execution, Turn};
 use super::hardware::Hardware;
-use super::mishaps::Mishaps;
 use super::publish::{Received, Walk};
 use super::random::SplitMix;
 use super::records::Core;
@@ -22,7 +21,7 @@ use super::rendezvous::Standing;
 use super::tpb::Tpb;
 use core::time::Duration;
 use std::time::Instant;
-use xu_abi::{ExecRequest, TpbIndex};
+use xu_abi::TpbIndex;
 
 /// Longest sleep of a thread that waits for time; then it looks again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
@@ -90,7 +89,7 @@ impl Sequencer {
             random: SplitMix::new(seed ^ (u64::from(tpb.get()) << 32)),
             phase: Phase::Idle,
             walk: Walk::default(),
-            execution: Execution::new(&ExecRequest::default(), Mishaps::default()),
+            execution: Execution::ended(),
             buffer: StateBuffer::default(),
         }
     }
@@ -134,7 +133,7 @@ impl Sequencer {
             .injector
             .execution(tpb.index, number, || hardware.now_ns());
         self.walk = Walk::begin(tpb);
-        self.execution = Execution::new(&ExecRequest::default(), mishaps);
+        self.execution.restart(mishaps);
         let mishaps = self.execution.mishaps();
         if mishaps.device_goes() {
             hardware.lose();

@@ -108,7 +108,14 @@ impl Tpb {
         }
     }
 
-    /// Adds one to a semaphore, from outside or by an engine.
+    /// Adds one to a semaphore, by an engine of this core: its sequencer is awake, and looks again by itself.
+    pub(super) fn signal(&self, index: SemIndex) {
+        let mut state = self.state.lock();
+        let value = state.semaphore(index);
+        *value = value.saturating_add(1);
+    }
+
+    /// Adds one to a semaphore, from outside.
     pub(super) fn increment(&self, index: SemIndex) -> Result<(), DeviceError> {
         let mut state = self.state.lock();
         if state.lost {
