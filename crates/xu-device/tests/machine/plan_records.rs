@@ -1,6 +1,6 @@
 //! Faults of executions, as they show in the raw records of the rings.
 
-use crate::support::{CORE, Client, Posted, WHOLE, faulty, halting};
+use crate::support::{CORE, Client, Posted, Rings, WHOLE, faulty, halting};
 use xu_abi::record::{Custom, ErrorKind, Subtype, ring_bits};
 use xu_abi::{Engine, StatusRecord};
 use xu_device::simulated::{Costs, Fault, Injection, Mark, Rule, When};
@@ -318,6 +318,26 @@ fn d5_an_error_is_never_later_than_the_last_end_whatever_the_seed() {
         let errors = posted.errors.iter().map(|error| error.device_ts.get());
         assert!(errors.max() < ends.into_iter().max(), "{seed}");
     }
+}
+
+#[test]
+fn d7_an_error_of_a_request_that_was_given_up_is_not_reported_for_the_next() {
+    let transient = Rule {
+        when: When {
+            times: Some(1),
+            ..When::default()
+        },
+        fault: Fault::Transient,
+    };
+    let mut client = Client::start(faulty(1, vec![transient]));
+    let request = client.request(&halting());
+    client.arm(&request, &WHOLE);
+    client.fire();
+    assert!(client.machine.step());
+    assert_eq!(client.machine.injected().len(), 1);
+    client.rings = Rings::open(&client.machine, client.rings.queue);
+    assert_eq!(client.drain().errors, []);
+    client.assert_still_works();
 }
 
 #[test]
