@@ -10,7 +10,7 @@
 //!            doorbell                       nothing can go on
 //!   Idle ---------------> Running ------------------------------> Hung
 //!    ^--------------------- | ^------------------------------------ |
-//!         execution ended      a semaphore was raised, the last rank arrived
+//!         execution ended      there is something to look at again
 //! ```
 
 use super::dma::Queue;
@@ -186,22 +186,17 @@ impl Tpb {
         Some(number)
     }
 
-    /// Whether one of the `awaited` semaphores is above zero; then the core runs again.
+    /// Whether one of the `awaited` semaphores is above zero.
     pub(super) fn any_raised(&self, mut awaited: impl Iterator<Item = SemIndex>) -> bool {
         let mut state = self.state.lock();
-        let raised = awaited.any(|index| *state.semaphore(index) > 0);
-        if raised {
-            state.activity = Activity::Running;
-        }
-        raised
+        awaited.any(|index| *state.semaphore(index) > 0)
     }
 
-    /// Counts a collectives barrier that the core has passed; it runs again.
+    /// Counts a collectives barrier that the core has passed.
     pub(super) fn pass_barrier(&self) {
         let mut state = self.state.lock();
         let passed = state.semaphore(map::COLLECTIVES_BARRIER);
         *passed = passed.wrapping_add(1);
-        state.activity = Activity::Running;
     }
 
     /// How often the request queue has been opened.
@@ -237,6 +232,10 @@ impl Tpb {
                 None => self.raised.wait(&mut state),
             }
             state.news = false;
+            if state.activity == Activity::Hung {
+                // It looks again, and whoever asks meanwhile waits for what it finds.
+                state.activity = Activity::Running;
+            }
         }
     }
 
