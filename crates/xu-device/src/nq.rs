@@ -150,6 +150,20 @@ impl NqReader {
     /// [`NqError`]: a refusal of [`Device::load_acquire`], [`Device::read`], [`Device::acknowledge`] or
     /// [`Device::notification_tail`], or a tail that cannot be true.
     pub fn next_record(&mut self) -> Result<Option<[u8; 16]>, NqError> {
+        let Some(record) = self.peek_record()? else {
+            return Ok(None);
+        };
+        let overflow = ring_bits::RING_OVERFLOW | ring_bits::BUFFER_OVERFLOW;
+        self.overflow_seen |= record[RING_BYTE] & overflow != 0;
+        self.advance()?;
+        Ok(Some(record))
+    }
+
+    /// As [`NqReader::next_record`], but the record stays the next one.
+    ///
+    /// # Errors
+    /// As [`NqReader::next_record`].
+    pub fn peek_record(&mut self) -> Result<Option<[u8; 16]>, NqError> {
         if self.mode == Mode::Tail && self.ahead == 0 {
             self.ahead = self.records_ahead()?;
             if self.ahead == 0 {
@@ -160,17 +174,13 @@ impl NqReader {
         let offset = u64::from(self.index) * RECORD_SIZE;
         let at = DeviceAddr::new(self.base.get().saturating_add(offset));
         let first_word = self.device.load_acquire(at)?.to_le_bytes();
-        let ring_byte = first_word[RING_BYTE];
-        if (ring_byte & ring_bits::PHASE != 0) != self.phase {
+        if (first_word[RING_BYTE] & ring_bits::PHASE != 0) != self.phase {
             return Ok(None);
         }
-        self.overflow_seen |=
-            ring_byte & (ring_bits::RING_OVERFLOW | ring_bits::BUFFER_OVERFLOW) != 0;
         let mut record = [0; 16];
         self.device.read(at, &mut record)?;
         // The word that was found valid is the word that is decoded, whatever the device writes meanwhile.
         record[..first_word.len()].copy_from_slice(&first_word);
-        self.advance()?;
         Ok(Some(record))
     }
 

@@ -95,7 +95,7 @@ impl ComputeEngine {
             let finished = Finished {
                 status,
                 flags,
-                device: report.ended_ns.map(|end| since(run.fired_ns, end)),
+                device: report.ended_ns.map(|end| since(run.submitted_ns, end)),
                 total: Some(since(run.submitted_ns, now_ns)),
                 core: report.device_time(),
                 cc: report.cc_time(),

@@ -21,9 +21,8 @@ pub(crate) struct Run {
     addrs: Vec<DeviceAddr>,
     prepared: Option<Prepared>,
     pub(super) staged: Staged,
-    /// When it was accepted, and when its doorbells had rung: nanoseconds of [`Device::now_ns`].
+    /// When it was scheduled: nanoseconds of [`Device::now_ns`].
     pub(super) submitted_ns: u64,
-    pub(super) fired_ns: u64,
 }
 
 impl Run {
@@ -36,7 +35,6 @@ impl Run {
             prepared: None,
             staged: Staged::default(),
             submitted_ns: 0,
-            fired_ns: 0,
         }
     }
 }
@@ -99,7 +97,6 @@ impl Stage for ComputeStage {
             .stager
             .commit(&run.programs, &run.addrs, prepared)
             .map_err(|error| StageError::new(error.status_in_flight(), error))?;
-        run.fired_ns = self.device.now_ns();
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 //! ```text
 //!  begin        step ...                         step ...
 //!  -----> WaitBarrier ---- barrier clear -------> WaitCore ---- all engines complete ---> Done
-//!           | warns, never fails                   | per engine: START_PENDING -> END_PENDING -> COMPLETE
+//!           | warns, does not fail for waiting     | per engine: START_PENDING -> END_PENDING -> COMPLETE
 //!           '                                      '-- out of order, unexpected, overflow, timeout --> Fatal
 //! ```
 //!
@@ -219,11 +219,13 @@ impl Harvester {
             warn_after,
         } = self.state
         {
-            if let Some(tpb) = self.standing_barrier()? {
+            let device = self.device.as_ref();
+            if let Some(core) = standing_barrier(&mut self.cores, device)? {
                 let waited = elapsed(since_ns, now_ns);
                 if waited >= warn_after {
+                    observer.barrier_overdue(core.tpb, waited);
+                    core.check_request_queue(device)?;
                     self.barrier_warnings += 1;
-                    observer.barrier_overdue(tpb, waited);
                     self.state = State::WaitBarrier {
                         since_ns,
                         warn_after: warn_after.saturating_mul(2),
@@ -258,16 +260,6 @@ impl Harvester {
         }
         self.judge_deadline(elapsed(since_ns, now_ns), read)?;
         Ok(false)
-    }
-
-    /// The first core that has not passed its barrier.
-    fn standing_barrier(&self) -> Result<Option<TpbIndex>, DeviceError> {
-        for core in &self.cores {
-            if !core.barrier_clear(self.device.as_ref())? {
-                return Ok(Some(core.tpb));
-            }
-        }
-        Ok(None)
     }
 
     /// Fails when time is up after a sweep that `read` so many records.
@@ -323,6 +315,19 @@ impl Harvester {
             }
         }
     }
+}
+
+/// The first core that its barrier holds back.
+fn standing_barrier<'c>(
+    cores: &'c mut [Core],
+    device: &dyn Device,
+) -> Result<Option<&'c Core>, Fault> {
+    for core in cores {
+        if !core.barrier_over(device)? {
+            return Ok(Some(core));
+        }
+    }
+    Ok(None)
 }
 
 /// The answer to an execution that began after the unit had ended.

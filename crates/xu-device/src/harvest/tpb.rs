@@ -13,6 +13,7 @@ use crate::map;
 use crate::nq::{Mode, NqReader};
 use core::time::Duration;
 use std::sync::Arc;
+use xu_abi::record::Subtype;
 use xu_abi::{Engine, Status, StatusRecord, TpbIndex};
 
 /// Records read per engine and sweep.
@@ -116,15 +117,34 @@ impl Core {
         })
     }
 
-    /// Whether this core has passed the barrier of the execution, if it has one.
-    pub(super) fn barrier_clear(&self, device: &dyn Device) -> Result<bool, DeviceError> {
+    /// Whether the barrier of the execution holds this core back no more: it has passed it, or an engine has something to
+    /// say all the same, as after a request that the core has given up.
+    pub(super) fn barrier_over(&mut self, device: &dyn Device) -> Result<bool, Fault> {
         let Some(barrier) = self.execution.barrier else {
             return Ok(true);
         };
         let count = device.read_semaphore(self.tpb, map::COLLECTIVES_BARRIER)?;
         // CAST: all three count modulo 2^32; the sign of the distance says which one is ahead.
         let passed = (count as u32).wrapping_sub(self.barrier_base);
-        Ok(passed.wrapping_sub(barrier) as i32 >= 0)
+        Ok(passed.wrapping_sub(barrier) as i32 >= 0 || self.an_engine_has_begun()?)
+    }
+
+    /// Whether the next record of some engine is one that comes after the barrier only.
+    fn an_engine_has_begun(&mut self) -> Result<bool, Fault> {
+        for queue in &mut self.status {
+            if let Some(bytes) = queue.peek_record()? {
+                let record: StatusRecord = zerocopy::transmute!(bytes);
+                if !matches!(record.subtype(), Subtype::CcStart | Subtype::CcEnd) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Fails when the request queue has stopped: then the core will never pass its barrier. Slow, so asked seldom.
+    pub(super) fn check_request_queue(&self, device: &dyn Device) -> Result<(), DeviceError> {
+        device.check_dma(map::model_exec_queue(self.tpb))
     }
 
     /// Reads up to [`SWEEP`] records of each engine that has not ended; returns how many there were.
@@ -220,7 +240,7 @@ impl Core {
             Err(error) => verdict.end(error.into()),
         }
         // A request queue that has stopped fails every later execution too.
-        if let Err(error) = device.check_dma(map::model_exec_queue(self.tpb)) {
+        if let Err(error) = self.check_request_queue(device) {
             verdict.end(error.into());
         }
     }

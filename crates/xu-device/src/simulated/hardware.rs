@@ -112,7 +112,7 @@ impl Hardware {
             .ok_or(DeviceError::BadArgument {
                 what: "dma queue",
                 value: u64::from(queue.index),
-                allowed: "0 to 2",
+                allowed: "0 to 3",
             })
     }
 }

@@ -2,31 +2,66 @@
 
 use crate::scripted::{Call, Scripted};
 use crate::support::{
-    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, end, hold, pass, passed, start,
+    Bench, FIRST, LIMIT, SECOND, STAGED, TICK, assert_done, assert_fatal, end, hold, pass, passed,
+    start,
 };
 use core::time::Duration;
-use xu_abi::{Engine, Status};
-use xu_device::harvest::{Harvester, Progress};
+use xu_abi::record::{ErrorKind, Subtype};
+use xu_abi::{Engine, Status, StatusRecord};
+use xu_device::DeviceError;
+use xu_device::harvest::{Fault, Harvester, Progress};
 use xu_device::map;
 use xu_device::stage::Staged;
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
 #[test]
-fn while_the_barrier_stands_on_any_core_no_record_is_read() {
-    for held in [FIRST, SECOND] {
+fn while_the_barrier_stands_on_any_core_nothing_is_taken_from_a_ring() {
+    for (held, free) in [(FIRST, SECOND), (SECOND, FIRST)] {
         let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
         hold(&bench, held);
-        bench.complete(FIRST, TICK);
-        bench.complete(SECOND, TICK);
+        bench.complete(free, TICK);
+        // Collectives may report while engines are held back.
+        bench.post(held, Engine::Sp, cc_start(TICK));
         for _ in 0..3 {
             assert_eq!(bench.look(), Progress::Continue);
         }
-        let reads = |call: &Call| matches!(call, Call::Load(_) | Call::Read(..));
+        let reads = |call: &Call| matches!(call, Call::Acknowledge(..));
         assert_eq!(bench.scripted.count(reads), 0);
+        bench.complete(held, TICK);
         pass(&bench, held);
         assert_done(bench.look(), Status::SUCCESS);
     }
+}
+
+#[test]
+fn an_engine_that_has_begun_is_held_back_by_no_barrier() {
+    // A core that gives a request up says START and END for it, and passes no barrier.
+    let mut bench = Bench::begun();
+    hold(&bench, FIRST);
+    assert_eq!(bench.look(), Progress::Continue);
+    bench.post_error(FIRST, ErrorKind::SoftwareSequencer, TICK - 20);
+    bench.complete(FIRST, TICK);
+    assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_ERR);
+}
+
+#[test]
+fn a_request_queue_that_has_stopped_ends_the_wait_for_a_barrier_at_the_next_warning() {
+    let mut bench = Bench::begun();
+    hold(&bench, FIRST);
+    let aborted = DeviceError::DmaAborted {
+        tpb: FIRST,
+        index: map::MODEL_EXEC_QUEUE,
+    };
+    let answer = aborted.clone();
+    let asked = move |call: &Call| matches!(call, Call::CheckDma(_)).then(|| answer.clone());
+    bench.scripted.fail(asked);
+    assert_eq!(bench.step(Duration::from_secs(119)), Progress::Continue);
+    assert_fatal(
+        bench.step(Duration::from_secs(120)),
+        Status::EXEC_HW_ERR_DMA_ABORT,
+        &Fault::Device(aborted),
+    );
 }
 
 #[test]
@@ -46,12 +81,12 @@ fn the_count_of_barriers_wraps() {
         };
         bench.harvester.begin(0, staged, Some(LIMIT));
         passed(&bench, FIRST, count);
-        bench.complete(FIRST, TICK);
-        assert_eq!(
-            bench.look() != Progress::Continue,
-            clear,
-            "{wanted} {count}"
-        );
+        // Whoever is past the barrier asks no more for it.
+        bench.look();
+        bench.scripted.forget();
+        bench.look();
+        let asks = |call: &Call| matches!(call, Call::ReadSemaphore(..));
+        assert_eq!(bench.scripted.count(asks) == 0, clear, "{wanted} {count}");
     }
 }
 
@@ -102,15 +137,24 @@ fn barriers_are_counted_from_what_the_semaphore_said_at_opening() {
                 ..STAGED
             };
             harvester.begin(0, staged, None);
+            assert_eq!(harvester.step(0, &mut ()), Progress::Continue);
+            scripted.forget();
+            // Who is held back looks at the semaphore each time.
+            assert_eq!(harvester.step(0, &mut ()), Progress::Continue);
+            let asks = |call: &Call| matches!(call, Call::ReadSemaphore(..));
+            assert_eq!(scripted.count(asks), 1, "{base} {n}");
+            let count = base.wrapping_add(n as i32);
+            scripted.set_semaphore(FIRST, map::COLLECTIVES_BARRIER, count);
             for engine in Engine::ALL {
                 for record in [start(TICK), end(TICK)] {
                     scripted.post(FIRST, engine.status_nq(), zerocopy::transmute!(record));
                 }
             }
-            assert_eq!(harvester.step(0, &mut ()), Progress::Continue, "{base} {n}");
-            let count = base.wrapping_add(n as i32);
-            scripted.set_semaphore(FIRST, map::COLLECTIVES_BARRIER, count);
             assert_done(harvester.step(0, &mut ()), Status::SUCCESS);
         }
     }
+}
+
+fn cc_start(at: u64) -> StatusRecord {
+    StatusRecord::new(Subtype::CcStart, 4, at)
 }
