@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::bench::{AllOptions, BenchOptions};
 use crate::fuzz::FuzzOptions;
+use crate::soak::{Length, SoakOptions};
 use crate::steps;
 
 /// One call of `cargo xtask`.
@@ -16,6 +17,7 @@ pub(crate) enum Command {
     BenchWorker(AllOptions),
     BenchDevice(AllOptions),
     Fuzz(FuzzOptions),
+    Soak(SoakOptions),
     /// Prints the layouts and constants, or writes them to their files.
     Abi {
         write: bool,
@@ -71,6 +73,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Comma
         Some("verify") => return parse_verify(arguments),
         Some("bench") => return parse_bench(arguments),
         Some("fuzz") => return parse_fuzz(arguments),
+        Some("soak") => return parse_soak(arguments),
         Some("abi") => return parse_abi(arguments),
         Some(other) => return Err(format!("no command is called `{other}`")),
     };
@@ -208,6 +211,41 @@ fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Command, St
     Ok(Command::Fuzz(options))
 }
 
+fn parse_soak(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut options = SoakOptions::default();
+    let mut length = None;
+    while let Some(argument) = arguments.next() {
+        let (flag, attached) = match argument.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        if matches!(flag, "--help" | "-h") {
+            return Ok(Command::Help);
+        }
+        let value = attached
+            .or_else(|| arguments.next())
+            .ok_or_else(|| format!("`{flag}` needs a value"))?;
+        let number = value
+            .parse()
+            .map_err(|_| format!("`{value}` is not a number"))?;
+        let asked = match flag {
+            "--seeds" => Length::Seeds(number),
+            "--minutes" => Length::Minutes(number),
+            "--seed" => Length::One(number),
+            "--first" => {
+                options.first = Some(number);
+                continue;
+            }
+            _ => return Err(format!("`{argument}` is not understood by soak")),
+        };
+        if length.replace(asked).is_some() {
+            return Err("soak takes one of `--seeds`, `--minutes` and `--seed`".to_owned());
+        }
+    }
+    options.length = length.unwrap_or(options.length);
+    Ok(Command::Soak(options))
+}
+
 fn parse_abi(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     let write = match arguments.next().as_deref() {
         None => false,
@@ -280,6 +318,7 @@ cargo xtask bench ring [...]   measure the ring against its peers, and write doc
 cargo xtask bench worker [...] measure the worker against its peers, and write docs/bench-worker.md
 cargo xtask bench device [...] measure stager and harvester against the work by hand, and write docs/bench-device.md
 cargo xtask fuzz [...]         run the fuzz targets, each for a while
+cargo xtask soak [...]         run random machines with random faults against the oracle, for long
 cargo xtask setup              install the tools that are missing, and say which
 cargo xtask help               print this text
 
@@ -307,6 +346,12 @@ Options of bench worker and bench device:
 Options of fuzz:
   --seconds N             how long each target runs (20)
   TARGET                  this target and no other
+
+Options of soak:
+  --minutes M             for so long (10)
+  --seeds N               so many scenarios, instead
+  --first SEED            begin here, and not at a seed that no run has come to before
+  --seed SEED             this scenario alone, told in full
 
 Steps of verify, in order:
 ",
@@ -442,6 +487,30 @@ mod tests {
             "fuzz --seconds 0",
             "fuzz --jobs 2",
             "fuzz abi_ids abi_host",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn soak_takes_one_length_and_a_first_seed() {
+        assert_eq!(parsed("soak"), Ok(Command::Soak(SoakOptions::default())));
+        let options = |length, first| Ok(Command::Soak(SoakOptions { length, first }));
+        assert_eq!(
+            parsed("soak --seeds 9 --first=4"),
+            options(Length::Seeds(9), Some(4))
+        );
+        assert_eq!(
+            parsed("soak --minutes 3"),
+            options(Length::Minutes(3), None)
+        );
+        assert_eq!(parsed("soak --seed=8"), options(Length::One(8), None));
+        for line in [
+            "soak --seeds",
+            "soak --seeds many",
+            "soak --seeds 1 --minutes 1",
+            "soak 5",
+            "soak --hours 5",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -11,6 +11,7 @@
 //!   cli ──> abi                             prints them, or writes them down
 //!   cli ──> bench                           runs a measuring harness
 //!   cli ──> fuzz                            runs the fuzz targets, each for a while
+//!   cli ──> soak                            runs the property over random faults for long
 //! ```
 //!
 //! Nothing but the standard library, so that it builds in seconds and adds nothing to the lock file.
@@ -23,6 +24,7 @@ mod fuzz;
 mod package;
 mod process;
 mod report;
+mod soak;
 mod step;
 mod steps;
 mod tidy;
@@ -72,6 +74,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::BenchWorker(options) => bench::worker(&workspace, &options),
         Command::BenchDevice(options) => bench::device(&workspace, &options),
         Command::Fuzz(options) => fuzz::fuzz(&workspace, &options),
+        Command::Soak(options) => soak::soak(&workspace, &options),
         Command::Tidy => {
             let tidied = tidy::check(&workspace.root)?;
             for finding in &tidied.findings {

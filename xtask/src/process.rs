@@ -35,7 +35,13 @@ const CLEARED: &[&str] = &[
 ];
 
 /// The same, by the beginning of the name: the last two are set by `cargo run` for this program.
-const CLEARED_PREFIXES: &[&str] = &["LOOM_", "XU_RING_", "CARGO_PKG_", "CARGO_MANIFEST_"];
+const CLEARED_PREFIXES: &[&str] = &[
+    "LOOM_",
+    "XU_FAULTS_",
+    "XU_RING_",
+    "CARGO_PKG_",
+    "CARGO_MANIFEST_",
+];
 
 fn is_cleared(name: &str) -> bool {
     CLEARED.contains(&name)
