@@ -21,6 +21,9 @@ options:
   --batch N      images per request, 1 to 4096 (default 16)
   --repeat N     passes over the images, 1 to 1000000 (default 100)
   --policy P     adaptive, reference or busy (default adaptive)
+  --seed N       seed of the simulated machine (default 0)
+  --faults FILE  what is to go wrong with the simulated machine, as JSON
+                 (docs/machine.md)
   --json         print the result as one JSON object
   --quiet        no progress bar
   -h, --help     print this
@@ -48,6 +51,8 @@ pub(crate) struct RunArgs {
     pub(crate) batch: u32,
     pub(crate) repeat: u32,
     pub(crate) policy: PollPolicy,
+    pub(crate) seed: u64,
+    pub(crate) faults: Option<PathBuf>,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
 }
@@ -68,6 +73,8 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
         batch: 16,
         repeat: 100,
         policy: PollPolicy::Adaptive,
+        seed: 0,
+        faults: None,
         json: false,
         quiet: false,
     };
@@ -81,6 +88,8 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
             Long("batch") => args.batch = number(&mut parser, "--batch", 4096)?,
             Long("repeat") => args.repeat = number(&mut parser, "--repeat", 1_000_000)?,
             Long("policy") => args.policy = policy(&mut parser)?,
+            Long("seed") => args.seed = seed(&mut parser)?,
+            Long("faults") => args.faults = Some(parser.value().map_err(usage)?.into()),
             Long("json") => args.json = true,
             Long("quiet") => args.quiet = true,
             Value(value) if command.is_none() => {
@@ -99,6 +108,15 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
     }
     args.dir = dir.ok_or_else(|| usage("run needs a directory"))?;
     Ok(Command::Run(args))
+}
+
+fn seed(parser: &mut lexopt::Parser) -> Result<u64, Failure> {
+    let text = parser.value().map_err(usage)?;
+    let seed = text.to_str().and_then(|text| text.parse().ok());
+    seed.ok_or_else(|| {
+        let text = text.to_string_lossy();
+        usage(format!("--seed {text:?} is not a number below 2^64"))
+    })
 }
 
 fn number(parser: &mut lexopt::Parser, option: &str, most: u32) -> Result<u32, Failure> {

@@ -9,9 +9,13 @@ use crate::dataset::Dataset;
 use crate::progress::Progress;
 use crate::stats::{DepthOverTime, Latencies};
 use futures::stream::{FuturesUnordered, StreamExt};
-use nrta::{ComputeQueue, Core, LoadedModel, Model, Refused, Runtime, Tensor, TensorOpQueue};
+use nrta::simulated::FaultPlan;
+use nrta::{
+    ComputeQueue, Core, DeviceError, LoadedModel, Model, Refused, Runtime, Tensor, TensorOpQueue,
+};
 use std::cell::RefCell;
 use std::error::Error;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What a run has found.
@@ -46,8 +50,13 @@ pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<Ru
         .cores(args.cores)
         .tpbs_per_core(args.tpbs)
         .poll_policy(args.policy)
+        .simulated_seed(args.seed)
+        .simulated_faults(faults(args.faults.as_deref())?)
         .open()
-        .map_err(|error| Failure::Run(crate::with_causes(&error)))?;
+        .map_err(|error| match &error {
+            nrta::Error::Device(DeviceError::BadPlan { .. }) => Failure::Input(error.to_string()),
+            _ => Failure::Run(crate::with_causes(&error)),
+        })?;
     let lanes = lanes(&runtime, model, label_output, args)
         .map_err(|error| Failure::Run(crate::with_causes(&error)))?;
     // Loading is over: what is measured is the lane.
@@ -64,6 +73,16 @@ pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<Ru
     runtime.close();
     outcome.map_err(|error: Box<dyn Error>| Failure::Run(crate::with_causes(error.as_ref())))?;
     Ok(shared.into_result(elapsed))
+}
+
+/// The plan of faults in a file; none without a file.
+fn faults(file: Option<&Path>) -> Result<FaultPlan, Failure> {
+    let Some(file) = file else {
+        return Ok(FaultPlan::default());
+    };
+    let refused = |why: String| Failure::Input(format!("{}: {why}", file.display()));
+    let bytes = std::fs::read(file).map_err(|error| refused(error.to_string()))?;
+    serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
 }
 
 /// Loads the model on every core and makes the lanes.

@@ -192,3 +192,72 @@ fn unreadable_and_broken_files_are_refused() {
     assert_eq!(nrta(&["run", path, "--repeat", "1"]).status.code(), Some(1));
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+/// A plan in a file of its own, which goes with the test.
+struct PlanFile(PathBuf);
+
+impl PlanFile {
+    fn new(name: &str, json: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("nrta-{}-{name}.json", std::process::id()));
+        std::fs::write(&path, json).unwrap();
+        Self(path)
+    }
+
+    fn run(&self, options: &[&str]) -> Output {
+        let plan = ["--faults", self.0.to_str().unwrap(), "--repeat", "2"];
+        run_digits(&[&plan, options].concat())
+    }
+}
+
+impl Drop for PlanFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_fault_that_ends_a_queue_ends_the_run_and_says_why() {
+    let plan = PlanFile::new(
+        "fatal",
+        r#"{ "rules": [{ "when": { "core": 0, "from": 3 }, "fault": { "custom": { "engine": "pe", "sub_id": 99 } } }] }"#,
+    );
+    let output = plan.run(&["--cores", "1"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("HW_ERROR") && stderr.contains("99"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_corrected_error_of_memory_changes_nothing() {
+    let plan = PlanFile::new(
+        "corrected",
+        r#"{ "rules": [{ "fault": "ecc_correctable" }] }"#,
+    );
+    assert!(plan.run(&["--tpbs", "2", "--seed", "7"]).status.success());
+}
+
+#[test]
+fn a_plan_that_makes_no_sense_is_refused_by_name() {
+    for (json, what) in [
+        ("{", "EOF"),
+        (r#"{ "rules": [{ "fault": "gremlins" }] }"#, "gremlins"),
+        (
+            r#"{ "rules": [{ "when": { "probability": 1.5 }, "fault": "transient" }] }"#,
+            "1.5",
+        ),
+        (
+            r#"{ "rules": [{ "when": { "core": 9 }, "fault": "transient" }] }"#,
+            "9",
+        ),
+    ] {
+        assert_refused(&PlanFile::new("refused", json).run(&[]), what);
+    }
+    assert_refused(
+        &run_digits(&["--faults", "/does/not/exist"]),
+        "/does/not/exist",
+    );
+    assert_refused(&run_digits(&["--seed", "-1"]), "-1");
+}

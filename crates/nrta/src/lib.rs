@@ -73,6 +73,11 @@ pub mod runtime;
 pub mod tensor;
 pub mod tensor_op;
 
+/// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`).
+pub mod simulated {
+    pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
+}
+
 pub use compute::{ComputeQueue, Execution};
 pub use error::{Error, Refused, RequestError, ScheduleError};
 pub use logical_core::Core;

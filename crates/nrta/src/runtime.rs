@@ -24,7 +24,7 @@ use std::thread;
 use std::time::Instant;
 use xu_abi::{TpbIndex, XuId, XuType};
 use xu_device::metrics::{Metrics, Snapshot};
-use xu_device::simulated::{Machine, MachineConfig};
+use xu_device::simulated::{FaultPlan, Machine, MachineConfig};
 use xu_device::stage::{SkipConfig, Stager};
 use xu_device::transfer::TransferQueue;
 use xu_device::{Device, map};
@@ -58,6 +58,7 @@ pub struct Builder {
     skip_config: SkipConfig,
     hbm_bytes: Option<u64>,
     seed: u64,
+    faults: FaultPlan,
     device: Option<Arc<dyn Device>>,
 }
 
@@ -72,6 +73,7 @@ impl Default for Builder {
             skip_config: SkipConfig::default(),
             hbm_bytes: None,
             seed: 0,
+            faults: FaultPlan::default(),
             device: None,
         }
     }
@@ -136,6 +138,32 @@ impl Builder {
     #[must_use]
     pub fn simulated_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
+        self
+    }
+
+    /// What is to go wrong with the simulated machine, on purpose; default nothing.
+    ///
+    /// ```
+    /// use nrta::simulated::{Fault, FaultPlan, Rule, When};
+    /// use nrta::{Runtime, Status};
+    ///
+    /// // The first doorbell fails as if the driver had answered EIO.
+    /// let when = When { times: Some(1), ..When::default() };
+    /// let fault = Fault::DoorbellFails { errno: 5 };
+    /// let plan = FaultPlan { rules: vec![Rule { when, fault }] };
+    /// let runtime = Runtime::builder().simulated_faults(plan).open()?;
+    /// # let core = runtime.core(0)?;
+    /// # let model = core.load(&nrta::Model::open("../../examples/digits/model.xum")?, 1)?;
+    /// # let image = model.allocate_input(0)?;
+    /// # let outputs = [model.allocate_output(0)?, model.allocate_output(1)?];
+    ///
+    /// let refused = core.compute().execute(&model, &[&image], &[&outputs[0], &outputs[1]]);
+    /// assert_eq!(refused.unwrap_err().status(), Status::HW_ERROR);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn simulated_faults(mut self, plan: FaultPlan) -> Self {
+        self.faults = plan;
         self
     }
 
@@ -220,6 +248,7 @@ impl Builder {
             hbm_bytes,
             host_bytes,
             seed: self.seed,
+            faults: self.faults.clone(),
             ..defaults
         };
         // The machine's threads are as deaf to signals as the workers.
