@@ -111,7 +111,7 @@ pub enum Fault {
         /// Which record.
         record: Mark,
     },
-    /// END is posted where START belongs, and START where END belongs.
+    /// END is posted where START belongs, and START where END belongs. Twice is once.
     ReorderRecords {
         /// Of which engine.
         #[serde(with = "EngineName")]
@@ -153,7 +153,8 @@ pub enum Fault {
         /// The sub-id: 0 to 5, 9 and 10 are kinds of out-of-bounds.
         sub_id: u16,
     },
-    /// The engine's queue finds no room: none of its records of this execution are posted.
+    /// The engine's queue finds no room: none of its records of this execution are posted, and the next record of the
+    /// queue says so in its overflow bit.
     Overflow {
         /// Of which engine.
         #[serde(with = "EngineName")]

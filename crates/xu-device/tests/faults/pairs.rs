@@ -150,8 +150,8 @@ fn expected(first: &Shows, second: &Shows) -> Allowed {
             .filter(|one| Some(verdict::priority(*one)) == top);
         strongest.collect::<Allowed>()
     };
-    // Left open: whether the other core is still read when one has ended the wait.
-    let mut verdicts: Allowed = both.iter().filter_map(|one| one.at_once).collect();
+    // Both are in the rings at the first look, which reads every core.
+    let mut verdicts = strongest(both.iter().filter_map(|one| one.at_once).collect());
     if verdicts.is_empty() {
         verdicts = strongest(both.iter().filter_map(|one| one.at_limit).collect());
     }

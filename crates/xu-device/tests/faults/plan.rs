@@ -210,7 +210,7 @@ fn rule(draws: &mut Draws, tpbs: u16, executions: u32, limit: Duration) -> Rule 
     Rule { when, fault }
 }
 
-/// Whether a request may never reach its barrier, for which the harvester waits without end.
+/// Whether a request may never pass its barrier. Nobody can say then when its time began: left to the tables.
 fn stops_request(rule: &Rule) -> bool {
     matches!(rule.fault, Fault::DoorbellLost | Fault::DmaAbort)
 }

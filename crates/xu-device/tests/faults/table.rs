@@ -314,6 +314,12 @@ fn memory_errors_that_were_counted_name_the_status_of_an_execution_that_stops() 
 #[test]
 fn a_request_queue_that_has_aborted_is_the_end_of_the_unit() {
     assert_status(&[Fault::DmaAbort], DMA_ABORT);
+    // Also of a request that is given up before it has passed its barrier.
+    let before_a_barrier = Scenario {
+        collectives: true,
+        ..scenario(1, &[Fault::DmaAbort])
+    };
+    assert_statuses(&before_a_barrier, &[DMA_ABORT]);
 }
 
 #[test]
