@@ -12,7 +12,7 @@ pub(crate) use stage::{ComputeStage, Distrust, Run};
 use crate::error::{Refused, ScheduleError};
 use crate::logical_core::Core;
 use crate::model::LoadedModel;
-use crate::pending::Pending;
+use crate::pending::{Pending, Returned};
 use crate::tensor::Tensor;
 use core::time::Duration;
 use xu_worker::Unit;
@@ -30,6 +30,14 @@ pub struct Execution {
     pub device_time: Option<Duration>,
     /// From the first start of a collective to the last end of one, when the device has said both.
     pub collectives_time: Option<Duration>,
+}
+
+impl Returned for Execution {
+    type Raw = Self;
+
+    fn from_raw(raw: Self) -> Option<Self> {
+        Some(raw)
+    }
 }
 
 impl ComputeQueue {

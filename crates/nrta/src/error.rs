@@ -8,6 +8,7 @@ use core::fmt;
 use std::io;
 use xu_abi::{SeqId, Status};
 use xu_device::DeviceError;
+use xu_device::tensor_op::InvalidOperation;
 use xu_model::{LoadError, ModelError};
 use xu_worker::{Refusal, UnitError, WorkerError};
 
@@ -162,6 +163,9 @@ pub enum ScheduleError {
     /// The tensor was freed.
     #[error("the tensor was freed")]
     TensorFreed,
+    /// There is no such tensor operation: its types, ranges or tensors do not fit.
+    #[error(transparent)]
+    Operation(#[from] InvalidOperation),
     /// The number of tensors differs from what the model takes.
     #[error("model {model} takes {expected} {role} tensors, given {given}")]
     TensorCount {

@@ -59,6 +59,7 @@
 //! | [`tensor_op`] | write and read tensors |
 //! | [`compute`] | run models |
 //! | [`pending`] | an accepted request |
+//! | [`payload`] | host memory that requests own |
 //! | [`tensor`], [`model`] | what requests use |
 //! | [`error`] | what can go wrong |
 #![forbid(unsafe_code)]
@@ -67,6 +68,7 @@ pub mod compute;
 pub mod error;
 pub mod logical_core;
 pub mod model;
+pub mod payload;
 pub mod pending;
 mod queue;
 pub mod runtime;
@@ -82,13 +84,15 @@ pub use compute::{ComputeQueue, Execution};
 pub use error::{Error, Refused, RequestError, ScheduleError};
 pub use logical_core::Core;
 pub use model::LoadedModel;
-pub use pending::Pending;
+pub use payload::{Element, Source, Target, bf16, f16};
+pub use pending::{Pending, Returned};
 pub use runtime::{Builder, Runtime};
 pub use tensor::Tensor;
 pub use tensor_op::TensorOpQueue;
 
 pub use xu_abi::metric::CoreCounter;
 pub use xu_abi::{SeqId, Status, TpbIndex, XuId};
+pub use xu_device::elementwise::{Dtype, ReduceOp};
 pub use xu_device::metrics::Snapshot;
 pub use xu_device::stage::SkipConfig;
 pub use xu_device::{Device, DeviceError};

@@ -18,18 +18,30 @@ pub(crate) struct Outcome<T> {
     pub(crate) value: T,
 }
 
+/// What a request gives back. Implemented for what requests of this crate return: buffers, vectors of numbers, `()`,
+/// [`Execution`](crate::Execution). For anything else it would have no use.
+pub trait Returned: Sized {
+    /// As the engine hands it over.
+    #[doc(hidden)]
+    type Raw: Send + 'static;
+
+    /// Out of what the engine hands over, which is of the right kind.
+    #[doc(hidden)]
+    fn from_raw(raw: Self::Raw) -> Option<Self>;
+}
+
 /// An accepted request.
 ///
 /// It resolves to what the request gives back: the buffer of a read or write, the timings of an execution.
 /// Dropping it detaches: the request runs on, and whatever it holds stays alive until it is complete.
-#[must_use = "dropping a pending request detaches from it: nobody will learn its outcome"]
-pub struct Pending<T> {
-    inner: Completion<Outcome<T>>,
+#[must_use = "nobody will learn the outcome; `detach` says that this is meant"]
+pub struct Pending<T: Returned> {
+    inner: Completion<Outcome<T::Raw>>,
     seq: SeqId,
 }
 
-impl<T> Pending<T> {
-    pub(crate) fn new(accepted: Accepted<Outcome<T>>) -> Self {
+impl<T: Returned> Pending<T> {
+    pub(crate) fn new(accepted: Accepted<Outcome<T::Raw>>) -> Self {
         Self {
             inner: accepted.completion,
             seq: accepted.seq,
@@ -40,6 +52,12 @@ impl<T> Pending<T> {
     #[must_use]
     pub fn seq(&self) -> SeqId {
         self.seq
+    }
+
+    /// Lets the request run on without anybody who learns its outcome: for one whose successor in the same queue is waited
+    /// for, or whose failure the queue's health tells.
+    pub fn detach(self) {
+        drop(self);
     }
 
     /// Whether the outcome is there.
@@ -81,7 +99,7 @@ impl<T> Pending<T> {
     }
 }
 
-impl<T> Future for Pending<T> {
+impl<T: Returned> Future for Pending<T> {
     type Output = Result<T, RequestError<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -92,7 +110,7 @@ impl<T> Future for Pending<T> {
     }
 }
 
-impl<T> fmt::Debug for Pending<T> {
+impl<T: Returned> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")
             .field("seq", &self.seq)
@@ -101,28 +119,30 @@ impl<T> fmt::Debug for Pending<T> {
     }
 }
 
-fn settle<T>(seq: SeqId, outcome: Result<Outcome<T>, Lost>) -> Result<T, RequestError<T>> {
+fn settle<T: Returned>(
+    seq: SeqId,
+    outcome: Result<Outcome<T::Raw>, Lost>,
+) -> Result<T, RequestError<T>> {
+    let failed = |status, detail, value| RequestError {
+        status,
+        seq,
+        detail,
+        value,
+    };
     match outcome {
-        Ok(Outcome { status, value, .. }) if status.is_success() => Ok(value),
-        Ok(Outcome {
-            status,
-            detail,
-            value,
-        }) => Err(RequestError {
-            status,
-            seq,
-            detail,
-            value: Some(value),
-        }),
-        Err(lost) => Err(RequestError {
-            status: match lost {
+        Ok(outcome) => match (outcome.status, T::from_raw(outcome.value)) {
+            (status, Some(value)) if status.is_success() => Ok(value),
+            (status, value) if !status.is_success() => Err(failed(status, outcome.detail, value)),
+            // Every request is scheduled with the type that it returns.
+            (_, _) => Err(failed(Status::FAILURE, outcome.detail, None)),
+        },
+        Err(lost) => {
+            let status = match lost {
                 Lost::Forked => Status::UNINITIALIZED,
                 Lost::OnWorkerThread => Status::INVALID,
                 Lost::Abandoned | Lost::Taken => Status::FAILURE,
-            },
-            seq,
-            detail: Some(lost.to_string()),
-            value: None,
-        }),
+            };
+            Err(failed(status, Some(lost.to_string()), None))
+        }
     }
 }

@@ -1,29 +1,53 @@
-//! Tensor-op queues: write bytes into tensors and read them back, in order, one at a time.
+//! Tensor-op queues: move tensors and compute on them, in order, one request at a time.
 //!
-//! [`TensorOpQueue`] is the caller's side; the engine moves one chunk per step on the worker thread, so a
+//! [`TensorOpQueue`] is the caller's side; the engine performs one chunk per look on the worker thread, so a
 //! large transfer does not hold up the other queues of its core.
-//! Spec: `c-api.md` section 6.1, `xu.md` section 4.
+//! Spec: `c-api.md` sections 6.1 and 6.6, `xu.md` section 4.
 
-use crate::error::Refused;
+mod engine;
+
+pub(crate) use engine::{Transfer, TransferEngine, TransferStage};
+
+use crate::error::{Refused, ScheduleError};
 use crate::logical_core::Core;
-use crate::pending::{Outcome, Pending};
+use crate::payload::{Element, Payload, Source, Target};
+use crate::pending::{Pending, Returned};
 use crate::tensor::{Storage, Tensor};
-use core::time::Duration;
+use engine::{Direction, Held};
 use std::sync::Arc;
-use xu_abi::Status;
-use xu_device::tensor_op::{
-    self, HostBytes, InvalidOperation, Operation, OperationError, TensorDma,
-};
-use xu_device::transfer::TransferQueue;
-use xu_worker::{Cause, Engine, Progress, Stage, StageError, Unit};
+use xu_device::elementwise::{Dtype, ReduceOp};
+use xu_device::region::Region;
+use xu_device::tensor_op::{InvalidOperation, Operation};
+use xu_worker::Unit;
 
-/// One of a core's two queues that move tensors.
+/// One of a core's two queues that move tensors and compute on them.
 ///
 /// Tensors have no type here: elements are little-endian, matrices row-major, and the samples of a batch lie one
 /// after the other.
 ///
 /// Requests on one queue run in the order in which they were accepted. Nothing is implied between two
 /// queues: wait for a write before scheduling what reads it elsewhere.
+///
+/// ```
+/// use nrta::{Dtype, ReduceOp, Runtime, bf16};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = Runtime::builder().open()?;
+/// let core = runtime.core(0)?;
+/// let moves = core.tensor_op(0)?;
+/// let (a, b, sum) = (core.allocate(16)?, core.allocate(16)?, core.allocate(16)?);
+/// let small = core.allocate(8)?;
+///
+/// // One queue is in order: only the last request has to be waited for.
+/// moves.write_elements(&a, 0, vec![1.0f32, 2.0, 3.0, 4.0])?.detach();
+/// moves.write_elements(&b, 0, vec![10.0f32; 4])?.detach();
+/// moves.compute(ReduceOp::Add, Dtype::Float32, &[&a, &b], &sum, 4)?.detach();
+/// moves.cast(&sum, Dtype::Float32, &small, Dtype::Bfloat16, 4)?.detach();
+/// let back = moves.read_elements(&small, 0, vec![bf16::ZERO; 4])?.wait()?;
+/// assert_eq!(back, [11.0, 12.0, 13.0, 14.0].map(bf16::from_f32));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct TensorOpQueue {
     core: Core,
@@ -42,40 +66,184 @@ impl TensorOpQueue {
     /// # Errors
     /// [`Refused`], with `bytes`: the range passes the end, the tensor was freed or is on another core, or
     /// the queue takes no request now.
-    pub fn write(
+    pub fn write<B: Source>(
         &self,
         tensor: &Tensor,
         offset: u64,
-        bytes: Vec<u8>,
-    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
-        self.schedule(Direction::ToDevice, tensor, offset, bytes)
+        bytes: B,
+    ) -> Result<Pending<B>, Refused<B>> {
+        self.carry(Direction::ToDevice, tensor, offset, bytes.into_payload())
     }
 
-    /// Schedules a read of `into.len()` bytes from `tensor` at byte `offset`. Never blocks.
+    /// Schedules a read of as many bytes as `into` is long from `tensor` at byte `offset`. Never blocks.
     ///
     /// Resolves to `into`, filled.
     ///
     /// # Errors
     /// As [`TensorOpQueue::write`], with `into`.
-    pub fn read(
+    pub fn read<B: Target>(
         &self,
         tensor: &Tensor,
         offset: u64,
-        into: Vec<u8>,
-    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
-        self.schedule(Direction::ToHost, tensor, offset, into)
+        into: B,
+    ) -> Result<Pending<B>, Refused<B>> {
+        self.carry(Direction::ToHost, tensor, offset, into.into_payload())
+    }
+
+    /// As [`TensorOpQueue::write`], for numbers; `first` counts elements and not bytes.
+    ///
+    /// # Errors
+    /// As [`TensorOpQueue::write`], with `elements`.
+    pub fn write_elements<T: Element>(
+        &self,
+        tensor: &Tensor,
+        first: u64,
+        elements: Vec<T>,
+    ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
+        let offset = byte_offset::<T>(first);
+        self.carry(
+            Direction::ToDevice,
+            tensor,
+            offset,
+            T::into_payload(elements),
+        )
+    }
+
+    /// As [`TensorOpQueue::read`], for numbers; `first` counts elements and not bytes.
+    ///
+    /// # Errors
+    /// As [`TensorOpQueue::write`], with `into`.
+    pub fn read_elements<T: Element>(
+        &self,
+        tensor: &Tensor,
+        first: u64,
+        into: Vec<T>,
+    ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
+        let offset = byte_offset::<T>(first);
+        self.carry(Direction::ToHost, tensor, offset, T::into_payload(into))
+    }
+
+    /// Schedules a copy of `bytes` bytes between two tensors of this core, or within one, from byte `from_offset` to byte
+    /// `to_offset`. Never blocks. The bytes stay on the device.
+    ///
+    /// # Errors
+    /// [`Refused`]: a range passes the end, the ranges overlap and are not the same, a tensor was freed or is on another
+    /// core, or the queue takes no request now.
+    pub fn copy(
+        &self,
+        from: &Tensor,
+        from_offset: u64,
+        to: &Tensor,
+        to_offset: u64,
+        bytes: u64,
+    ) -> Result<Pending<()>, Refused<()>> {
+        self.between(from, to, |from, to| {
+            Operation::copy(from.slice(from_offset, bytes)?, to.slice(to_offset, bytes)?)
+        })
+    }
+
+    /// Schedules setting `bytes` bytes of `tensor` from byte `offset` on to `value`. Never blocks.
+    ///
+    /// # Errors
+    /// As [`TensorOpQueue::copy`].
+    pub fn memset(
+        &self,
+        tensor: &Tensor,
+        offset: u64,
+        bytes: u64,
+        value: u8,
+    ) -> Result<Pending<()>, Refused<()>> {
+        let transfer = self.hold(tensor).and_then(|storage| {
+            let region = storage.region().slice(offset, bytes);
+            let operation = Operation::memset(region.map_err(InvalidOperation::from)?, value)?;
+            Ok(on_device(operation, Held::One { _storage: storage }))
+        });
+        self.submit(transfer, Payload::None)
+    }
+
+    /// Schedules a conversion of the first `elements` elements of `from` to those of `to`. Never blocks.
+    ///
+    /// Rounds to nearest, ties to even. A float becomes an integer towards zero and saturates, NaN becomes 0; an integer
+    /// becomes a narrower one by losing its upper bits; 8-bit floats saturate to the largest finite value.
+    ///
+    /// # Errors
+    /// As [`TensorOpQueue::copy`]; a tensor that holds fewer elements.
+    pub fn cast(
+        &self,
+        from: &Tensor,
+        from_dtype: Dtype,
+        to: &Tensor,
+        to_dtype: Dtype,
+        elements: u64,
+    ) -> Result<Pending<()>, Refused<()>> {
+        self.between(from, to, |from, to| {
+            Operation::cast(from, from_dtype, to, to_dtype, elements)
+        })
+    }
+
+    /// Schedules combining the first `elements` elements of all `sources` into `to`, from the first source to the last.
+    /// Never blocks.
+    ///
+    /// One source is a copy; `to` may be one of the sources. Integers wrap; NaN wins over numbers; 16-bit floats are
+    /// combined as 32-bit ones and rounded after each source.
+    ///
+    /// # Errors
+    /// As [`TensorOpQueue::cast`]; no source.
+    pub fn compute(
+        &self,
+        op: ReduceOp,
+        dtype: Dtype,
+        sources: &[&Tensor],
+        to: &Tensor,
+        elements: u64,
+    ) -> Result<Pending<()>, Refused<()>> {
+        let hold = || {
+            let mut storage = Vec::with_capacity(sources.len() + 1);
+            for source in sources {
+                storage.push(self.hold(source)?);
+            }
+            let regions = storage.iter().map(|storage| storage.region()).collect();
+            let target = self.hold(to)?;
+            let operation = Operation::compute(op, dtype, regions, target.region(), elements)?;
+            storage.push(target);
+            Ok(on_device(operation, Held::Many { _storage: storage }))
+        };
+        self.submit(hold(), Payload::None)
+    }
+
+    /// Schedules `to = a * b + c` over the first `elements` elements, rounded once. Floats only. Never blocks.
+    ///
+    /// # Errors
+    /// As [`TensorOpQueue::cast`]; a type that is not a float's.
+    pub fn fma(
+        &self,
+        dtype: Dtype,
+        [a, b, c]: [&Tensor; 3],
+        to: &Tensor,
+        elements: u64,
+    ) -> Result<Pending<()>, Refused<()>> {
+        let hold = || {
+            let storage = [self.hold(a)?, self.hold(b)?, self.hold(c)?];
+            let factors = storage.each_ref().map(|storage| storage.region());
+            let target = self.hold(to)?;
+            let operation = Operation::fma(dtype, factors, target.region(), elements)?;
+            let mut storage = Vec::from(storage);
+            storage.push(target);
+            Ok(on_device(operation, Held::Many { _storage: storage }))
+        };
+        self.submit(hold(), Payload::None)
     }
 
     /// As [`TensorOpQueue::write`], but waits for room while the queue is full.
     ///
     /// # Errors
     /// As [`TensorOpQueue::write`], except that the queue is full.
-    pub async fn write_when_room(
+    pub async fn write_when_room<B: Source>(
         &self,
         tensor: &Tensor,
         offset: u64,
-        mut bytes: Vec<u8>,
-    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
+        mut bytes: B,
+    ) -> Result<Pending<B>, Refused<B>> {
         loop {
             match self
                 .write(tensor, offset, bytes)
@@ -92,12 +260,12 @@ impl TensorOpQueue {
     ///
     /// # Errors
     /// As [`TensorOpQueue::read`], except that the queue is full.
-    pub async fn read_when_room(
+    pub async fn read_when_room<B: Target>(
         &self,
         tensor: &Tensor,
         offset: u64,
-        mut into: Vec<u8>,
-    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
+        mut into: B,
+    ) -> Result<Pending<B>, Refused<B>> {
         loop {
             match self.read(tensor, offset, into).map_err(Refused::into_retry) {
                 Ok(pending) => return Ok(pending),
@@ -107,39 +275,80 @@ impl TensorOpQueue {
         }
     }
 
-    fn schedule(
+    /// A request that moves `payload`.
+    fn carry<T: Returned<Raw = Payload>>(
         &self,
         direction: Direction,
         tensor: &Tensor,
         offset: u64,
-        buffer: Vec<u8>,
-    ) -> Result<Pending<Vec<u8>>, Refused<Vec<u8>>> {
-        let checked = self
-            .core
-            .check_process(self.xu())
-            .and_then(|()| tensor.storage_for(self.core.runtime(), self.core.index()))
-            .and_then(|storage| {
-                tensor
-                    .check_range(offset, buffer.len() as u64)
-                    .map(|()| storage)
-            });
-        let storage = match checked {
-            Ok(storage) => storage,
-            Err(reason) => return Err(Refused::new(reason, buffer)),
+        payload: Payload,
+    ) -> Result<Pending<T>, Refused<T>> {
+        let bytes = payload.bytes().len() as u64;
+        let transfer = self.hold(tensor).and_then(|storage| {
+            tensor.check_range(offset, bytes)?;
+            let region = storage
+                .region()
+                .slice(offset, bytes)
+                .map_err(InvalidOperation::from)?;
+            let operation = match direction {
+                Direction::ToDevice => Operation::write(region)?,
+                Direction::ToHost | Direction::OnDevice => Operation::read(region)?,
+            };
+            Ok(Transfer {
+                operation: Some(operation),
+                direction,
+                payload: Payload::None,
+                storage: Held::One { _storage: storage },
+            })
+        });
+        self.submit(transfer, payload)
+    }
+
+    /// A request on two tensors that moves nothing between host and device.
+    fn between(
+        &self,
+        from: &Tensor,
+        to: &Tensor,
+        operation: impl FnOnce(Region, Region) -> Result<Operation, InvalidOperation>,
+    ) -> Result<Pending<()>, Refused<()>> {
+        let hold = || {
+            let storage = [self.hold(from)?, self.hold(to)?];
+            let operation = operation(storage[0].region(), storage[1].region())?;
+            Ok(on_device(operation, Held::Two { _storage: storage }))
         };
-        let transfer = Transfer {
-            direction,
-            storage,
-            offset,
-            buffer,
+        self.submit(hold(), Payload::None)
+    }
+
+    fn hold(&self, tensor: &Tensor) -> Result<Arc<Storage>, ScheduleError> {
+        self.core.check_process(self.xu())?;
+        tensor.storage_for(self.core.runtime(), self.core.index())
+    }
+
+    fn submit<T: Returned<Raw = Payload>>(
+        &self,
+        transfer: Result<Transfer, ScheduleError>,
+        payload: Payload,
+    ) -> Result<Pending<T>, Refused<T>> {
+        let refused = |reason, payload| Refused {
+            reason,
+            args: T::from_raw(payload),
         };
-        match self.unit().submit(transfer) {
-            Ok(accepted) => Ok(Pending::new(accepted)),
-            Err(refused) => Err(Refused {
-                reason: refused.reason.into(),
-                args: refused.item.map(|transfer| transfer.buffer),
-            }),
-        }
+        let transfer = match transfer {
+            Ok(transfer) => Transfer {
+                payload,
+                ..transfer
+            },
+            Err(reason) => return Err(refused(reason, payload)),
+        };
+        self.unit()
+            .submit(transfer)
+            .map(Pending::new)
+            .map_err(|error| Refused {
+                reason: error.reason.into(),
+                args: error
+                    .item
+                    .and_then(|transfer| T::from_raw(transfer.payload)),
+            })
     }
 
     pub(crate) fn unit(&self) -> &Unit<TransferStage> {
@@ -149,152 +358,16 @@ impl TensorOpQueue {
 
 crate::queue::queue_methods!(TensorOpQueue);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    ToDevice,
-    ToHost,
-}
-
-/// A request to move bytes. It owns all that is touched until it is complete.
-#[derive(Debug)]
-pub(crate) struct Transfer {
-    direction: Direction,
-    storage: Arc<Storage>,
-    offset: u64,
-    buffer: Vec<u8>,
-}
-
-/// Nothing is staged at submit: the worker posts each chunk when its turn comes.
-#[derive(Debug)]
-pub(crate) struct TransferStage;
-
-impl Stage for TransferStage {
-    type Item = Transfer;
-    type Outcome = Outcome<Vec<u8>>;
-
-    fn prepare(&mut self, _: &mut Transfer) -> Result<(), StageError> {
-        Ok(())
-    }
-
-    fn commit(&mut self, _: &mut Transfer) -> Result<(), StageError> {
-        Ok(())
+fn on_device(operation: Operation, storage: Held) -> Transfer {
+    Transfer {
+        operation: Some(operation),
+        direction: Direction::OnDevice,
+        payload: Payload::None,
+        storage,
     }
 }
 
-/// Performs the transfer at the head of the queue, a chunk per look.
-#[derive(Debug)]
-pub(crate) struct TransferEngine {
-    dma: TensorDma,
-    /// Why the transfer at the head could not begin.
-    refused: Option<Refusal>,
-    fault: Option<String>,
-    /// Storage that the device may still touch after a fault: kept until the unit goes.
-    quarantine: Vec<Arc<Storage>>,
-}
-
-impl TransferEngine {
-    pub(crate) fn new(queue: TransferQueue, timeout: Option<Duration>) -> Self {
-        // More nanoseconds than 64 bits hold are no limit.
-        let limit_ns = timeout.and_then(|limit| u64::try_from(limit.as_nanos()).ok());
-        Self {
-            dma: TensorDma::new(queue, limit_ns),
-            refused: None,
-            fault: None,
-            quarantine: Vec::new(),
-        }
-    }
-
-    fn take_up(&mut self, transfer: &Transfer) -> Result<(), Refusal> {
-        self.dma.begin(transfer.operation()?)?;
-        Ok(())
-    }
-
-    /// Remembers the text for the outcome.
-    fn explain(&mut self, text: String) -> String {
-        self.fault = Some(text.clone());
-        text
-    }
-}
-
-impl Transfer {
-    fn operation(&self) -> Result<Operation, InvalidOperation> {
-        let bytes = self.buffer.len() as u64;
-        let region = self.storage.region().slice(self.offset, bytes)?;
-        match self.direction {
-            Direction::ToDevice => Operation::write(region),
-            Direction::ToHost => Operation::read(region),
-        }
-    }
-
-    fn host(&mut self) -> HostBytes<'_> {
-        match self.direction {
-            Direction::ToDevice => HostBytes::Source(&self.buffer),
-            Direction::ToHost => HostBytes::Target(&mut self.buffer),
-        }
-    }
-}
-
-impl Engine for TransferEngine {
-    type Item = Transfer;
-    type Outcome = Outcome<Vec<u8>>;
-
-    fn begin(&mut self, transfer: &mut Transfer) {
-        self.fault = None;
-        self.refused = self.take_up(transfer).err();
-    }
-
-    fn progress(&mut self, transfer: &mut Transfer) -> Progress {
-        if let Some(refusal) = self.refused.take() {
-            self.explain(refusal.to_string());
-            return Progress::Done(refusal.status());
-        }
-        match self.dma.step(self.dma.now_ns(), transfer.host()) {
-            tensor_op::Progress::Continue => Progress::Continue,
-            tensor_op::Progress::Done => Progress::Done(Status::SUCCESS),
-            tensor_op::Progress::Refused(error) => {
-                self.explain(error.to_string());
-                Progress::Done(error.status())
-            }
-            tensor_op::Progress::Fatal(error) => Progress::Fatal(Cause {
-                status: error.status(),
-                seq: None,
-                text: self.explain(error.to_string()),
-            }),
-        }
-    }
-
-    fn quiesce(&mut self) -> Result<(), Cause> {
-        // Requests run one at a time, so behind the last one nothing is under way.
-        Ok(())
-    }
-
-    fn finish(&mut self, transfer: Transfer, status: Status) -> Outcome<Vec<u8>> {
-        if self.dma.end() {
-            self.quarantine.push(transfer.storage);
-        }
-        let detail = self.fault.clone().filter(|_| !status.is_success());
-        Outcome {
-            status,
-            detail,
-            value: transfer.buffer,
-        }
-    }
-}
-
-/// Why a transfer was not taken up. What was checked when it was scheduled holds, so neither should occur.
-#[derive(Debug, thiserror::Error)]
-enum Refusal {
-    #[error(transparent)]
-    Invalid(#[from] InvalidOperation),
-    #[error(transparent)]
-    Dma(#[from] OperationError),
-}
-
-impl Refusal {
-    fn status(&self) -> Status {
-        match self {
-            Self::Invalid(error) => error.status(),
-            Self::Dma(error) => error.status(),
-        }
-    }
+/// Beyond every tensor when it has no 64 bits.
+fn byte_offset<T>(first: u64) -> u64 {
+    first.saturating_mul(size_of::<T>() as u64)
 }

@@ -59,7 +59,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "nrta",
         ours: &["xu-abi", "xu-ring", "xu-worker", "xu-device", "xu-model"],
-        others: &["parking_lot", "thiserror", "tracing"],
+        others: &["half", "parking_lot", "thiserror", "tracing", "zerocopy"],
         others_in_tests: &["futures", "proptest"],
     },
     Layer {

@@ -1,0 +1,145 @@
+//! The worker's side of a tensor-op queue: perform the operation at its head, a chunk per look.
+//!
+//! Called by the unit's runner on the worker thread.
+
+use crate::payload::Payload;
+use crate::pending::Outcome;
+use crate::tensor::Storage;
+use core::time::Duration;
+use std::sync::Arc;
+use xu_abi::Status;
+use xu_device::tensor_op::{self, HostBytes, Operation, OperationError, TensorDma};
+use xu_device::transfer::TransferQueue;
+use xu_worker::{Cause, Engine, Progress, Stage, StageError};
+
+/// A request of a tensor-op queue. It owns all that is touched until it is complete.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    /// What to do; taken when it comes to the head of the queue.
+    pub(super) operation: Option<Operation>,
+    pub(super) direction: Direction,
+    pub(super) payload: Payload,
+    /// Everything that the operation names.
+    pub(super) storage: Held,
+}
+
+/// What becomes of the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    ToDevice,
+    ToHost,
+    OnDevice,
+}
+
+/// The tensors of a request. Few requests have more than two.
+#[derive(Debug)]
+pub(super) enum Held {
+    One { _storage: Arc<Storage> },
+    Two { _storage: [Arc<Storage>; 2] },
+    Many { _storage: Vec<Arc<Storage>> },
+}
+
+impl Transfer {
+    fn host(&mut self) -> HostBytes<'_> {
+        match self.direction {
+            Direction::ToDevice => HostBytes::Source(self.payload.bytes()),
+            Direction::ToHost => HostBytes::Target(self.payload.bytes_mut()),
+            Direction::OnDevice => HostBytes::None,
+        }
+    }
+}
+
+/// Nothing is staged at submit: the worker posts each chunk when its turn comes.
+#[derive(Debug)]
+pub(crate) struct TransferStage;
+
+impl Stage for TransferStage {
+    type Item = Transfer;
+    type Outcome = Outcome<Payload>;
+
+    fn prepare(&mut self, _: &mut Transfer) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _: &mut Transfer) -> Result<(), StageError> {
+        Ok(())
+    }
+}
+
+/// Performs the transfer at the head of the queue, a chunk per look.
+#[derive(Debug)]
+pub(crate) struct TransferEngine {
+    dma: TensorDma,
+    /// Why the transfer at the head could not begin.
+    refused: Option<OperationError>,
+    fault: Option<String>,
+    /// Storage that the device may still touch after a fault: kept until the unit goes.
+    quarantine: Vec<Held>,
+}
+
+impl TransferEngine {
+    pub(crate) fn new(queue: TransferQueue, timeout: Option<Duration>) -> Self {
+        // More nanoseconds than 64 bits hold are no limit.
+        let limit_ns = timeout.and_then(|limit| u64::try_from(limit.as_nanos()).ok());
+        Self {
+            dma: TensorDma::new(queue, limit_ns),
+            refused: None,
+            fault: None,
+            quarantine: Vec::new(),
+        }
+    }
+
+    /// Remembers the text for the outcome.
+    fn explain(&mut self, text: String) -> String {
+        self.fault = Some(text.clone());
+        text
+    }
+}
+
+impl Engine for TransferEngine {
+    type Item = Transfer;
+    type Outcome = Outcome<Payload>;
+
+    fn begin(&mut self, transfer: &mut Transfer) {
+        self.fault = None;
+        let operation = transfer.operation.take();
+        self.refused = operation.and_then(|operation| self.dma.begin(operation).err());
+    }
+
+    fn progress(&mut self, transfer: &mut Transfer) -> Progress {
+        if let Some(refusal) = self.refused.take() {
+            self.explain(refusal.to_string());
+            return Progress::Done(refusal.status());
+        }
+        match self.dma.step(self.dma.now_ns(), transfer.host()) {
+            tensor_op::Progress::Continue => Progress::Continue,
+            tensor_op::Progress::Done => Progress::Done(Status::SUCCESS),
+            tensor_op::Progress::Refused(error) => {
+                self.explain(error.to_string());
+                Progress::Done(error.status())
+            }
+            tensor_op::Progress::Fatal(error) => Progress::Fatal(Cause {
+                status: error.status(),
+                seq: None,
+                text: self.explain(error.to_string()),
+            }),
+        }
+    }
+
+    fn quiesce(&mut self) -> Result<(), Cause> {
+        // Requests run one at a time, so behind the last one nothing is under way.
+        Ok(())
+    }
+
+    fn finish(&mut self, transfer: Transfer, status: Status) -> Outcome<Payload> {
+        if self.dma.end() {
+            self.quarantine.push(transfer.storage);
+        }
+        let detail = self.fault.clone().filter(|_| !status.is_success());
+        Outcome {
+            status,
+            detail,
+            value: transfer.payload,
+        }
+    }
+}
