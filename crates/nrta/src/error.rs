@@ -8,6 +8,7 @@ use core::fmt;
 use std::io;
 use xu_abi::{SeqId, Status};
 use xu_device::DeviceError;
+use xu_device::collectives::PlanError;
 use xu_device::tensor_op::InvalidOperation;
 use xu_model::{LoadError, ModelError};
 use xu_worker::{Refusal, UnitError, WorkerError};
@@ -41,6 +42,14 @@ pub enum Error {
         queue: u8,
         /// Number of queues.
         queues: u8,
+    },
+    /// These cores make no group.
+    #[error("cores {cores:?} make no group: {why}")]
+    Group {
+        /// The cores.
+        cores: Vec<u32>,
+        /// Why not.
+        why: &'static str,
     },
     /// The runtime is closed.
     #[error("the runtime is closed")]
@@ -105,6 +114,7 @@ impl Error {
             | Self::NoSuchCore { .. }
             | Self::NoSuchQueue { .. }
             | Self::EmptyTensor { .. }
+            | Self::Group { .. }
             | Self::NoSuchTensor { .. } => Status::INVALID,
             Self::Closed => Status::CLOSED,
             Self::Forked => Status::UNINITIALIZED,
@@ -163,6 +173,17 @@ pub enum ScheduleError {
     /// The tensor was freed.
     #[error("the tensor was freed")]
     TensorFreed,
+    /// The core has no rank in the group.
+    #[error("core {core} is not of the group of cores {group:?}")]
+    NotInGroup {
+        /// The core.
+        core: u32,
+        /// The cores of the group.
+        group: Vec<u32>,
+    },
+    /// There is no such collective: its tensors do not fit, or there is no memory for it.
+    #[error(transparent)]
+    Collective(#[from] PlanError),
     /// There is no such tensor operation: its types, ranges or tensors do not fit.
     #[error(transparent)]
     Operation(#[from] InvalidOperation),
@@ -207,6 +228,7 @@ impl ScheduleError {
         match self {
             Self::Unit(refusal) => refusal.status(),
             Self::TensorFreed => Status::INVALID_HANDLE,
+            Self::Collective(error) => error.status(),
             _ => Status::INVALID,
         }
     }

@@ -27,7 +27,7 @@
 //!
 //! # Order
 //!
-//! A core has three queues: two that move tensors and one that computes. Requests of one queue run one at
+//! A core has four queues: two that move tensors, one that computes, one for collectives. Requests of one queue run one at
 //! a time, in the order in which they were accepted, and complete in that order.
 //! Between queues nothing is implied: wait for a request before scheduling what depends on it elsewhere.
 //!
@@ -58,12 +58,14 @@
 //! | [`logical_core`] | a core: memory, models, queues |
 //! | [`tensor_op`] | write and read tensors |
 //! | [`compute`] | run models |
+//! | [`collectives`] | all-gather, all-reduce, reduce-scatter |
 //! | [`pending`] | an accepted request |
 //! | [`payload`] | host memory that requests own |
 //! | [`tensor`], [`model`] | what requests use |
 //! | [`error`] | what can go wrong |
 #![forbid(unsafe_code)]
 
+pub mod collectives;
 pub mod compute;
 pub mod error;
 pub mod logical_core;
@@ -80,6 +82,7 @@ pub mod simulated {
     pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
 }
 
+pub use collectives::{CollectivesQueue, Group, Prepared};
 pub use compute::{ComputeQueue, Execution};
 pub use error::{Error, Refused, RequestError, ScheduleError};
 pub use logical_core::Core;
@@ -92,6 +95,7 @@ pub use tensor_op::TensorOpQueue;
 
 pub use xu_abi::metric::CoreCounter;
 pub use xu_abi::{SeqId, Status, TpbIndex, XuId};
+pub use xu_device::collectives::Collective;
 pub use xu_device::elementwise::{Dtype, ReduceOp};
 pub use xu_device::metrics::Snapshot;
 pub use xu_device::stage::SkipConfig;

@@ -2,6 +2,7 @@
 //!
 //! A [`Core`] is a cheap handle into a [`Runtime`](crate::Runtime).
 
+use crate::collectives::{CollectivesQueue, CollectivesStage};
 use crate::compute::{ComputeQueue, ComputeStage};
 use crate::error::{Error, ScheduleError};
 use crate::model::LoadedModel;
@@ -54,6 +55,12 @@ impl Core {
         Ok(TensorOpQueue::new(self.clone(), queue))
     }
 
+    /// Its queue of collectives.
+    #[must_use]
+    pub fn collectives(&self) -> CollectivesQueue {
+        CollectivesQueue::new(self.clone())
+    }
+
     /// Allocates a tensor of `bytes` in this core's memory. Its contents are undefined.
     ///
     /// # Errors
@@ -100,6 +107,10 @@ impl Core {
 
     pub(crate) fn compute_unit(&self) -> &Unit<ComputeStage> {
         self.runtime.units(self.index).compute()
+    }
+
+    pub(crate) fn collectives_unit(&self) -> &Unit<CollectivesStage> {
+        self.runtime.units(self.index).collectives()
     }
 
     pub(crate) fn transfer_unit(&self, queue: u8) -> &Unit<TransferStage> {

@@ -10,6 +10,7 @@
 //! Opening is all or nothing. Closing refuses new requests, waits until every accepted request is complete,
 //! stops the units and joins the workers. Spec `xu.md` section 4, shutdown.
 
+use crate::collectives::{CollectivesEngine, CollectivesStage, Group, Members};
 use crate::compute::{ComputeEngine, ComputeStage, Distrust, Execution, Run};
 use crate::error::Error;
 use crate::logical_core::Core;
@@ -19,10 +20,11 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Instant;
 use xu_abi::{TpbIndex, XuId, XuType};
+use xu_device::collectives::CollectiveDma;
 use xu_device::metrics::{Metrics, Snapshot};
 use xu_device::simulated::{FaultPlan, Machine, MachineConfig};
 use xu_device::stage::{SkipConfig, Stager};
@@ -37,10 +39,12 @@ use xu_worker::{
 
 /// Most requests that a tensor-op queue takes (spec `xu.md` section 1).
 const TENSOR_OP_LIMIT: u64 = 65_536;
+/// Most requests that a collectives queue takes.
+const COLLECTIVES_LIMIT: u64 = 64;
 /// Most requests that a compute queue can be made to take.
 const MAX_COMPUTE_LIMIT: u64 = 63;
 /// Host memory that a simulated machine gets for each core, bytes.
-const HOST_BYTES_PER_CORE: u64 = 1 << 20;
+const HOST_BYTES_PER_CORE: u64 = 2 << 20;
 /// Most logical cores of a runtime.
 const MAX_CORES: u64 = 256;
 
@@ -225,6 +229,7 @@ impl Builder {
             cores,
             metrics,
             closed: AtomicBool::new(false),
+            groups: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
             outlived_by_device: self.device.is_some(),
             device: HereOnly::new(device),
@@ -239,7 +244,7 @@ impl Builder {
         // CAST: at most 512, checked by the caller.
         let tpbs = (self.cores * self.tpbs_per_core) as u16;
         let hbm_bytes = self.hbm_bytes.unwrap_or(defaults.hbm_bytes);
-        // Rings and bounce buffers of a core need a little over half a mebibyte.
+        // Rings and three bounce buffers of a core need less than a mebibyte.
         let host_bytes = defaults
             .host_bytes
             .max(u64::from(tpbs) * HOST_BYTES_PER_CORE);
@@ -314,11 +319,24 @@ impl Builder {
             transfers.push(unit);
             runners.push(Box::new(runner));
         }
+        let limit_ns = self
+            .exec_timeout
+            .and_then(|limit| u64::try_from(limit.as_nanos()).ok());
+        let dma = CollectiveDma::open(device, map::collectives_queue(tpbs[0]), limit_ns)?;
+        let xu = xu_id(XuType::Collectives, 0, vnc)?;
+        let options = UnitOptions {
+            limit: COLLECTIVES_LIMIT,
+            ..options
+        };
+        let engine = CollectivesEngine::new(dma);
+        let (collectives, runner) = Unit::new(xu, &options, CollectivesStage, engine)?;
+        runners.push(Box::new(runner));
         Ok((
             CoreUnits {
                 tpbs,
                 compute,
                 transfers,
+                collectives,
             },
             runners,
         ))
@@ -378,6 +396,22 @@ impl Runtime {
             });
         }
         Ok(Core::new(Arc::clone(&self.inner), index))
+    }
+
+    /// Makes a replica group of these logical cores, of which the first is rank 0.
+    ///
+    /// # Errors
+    /// [`Error::Group`] for no core or one that is named twice, [`Error::NoSuchCore`], [`Error::Closed`].
+    pub fn group(&self, cores: &[u32]) -> Result<Group, Error> {
+        self.inner.check_open()?;
+        for core in cores {
+            self.core(*core)?;
+        }
+        let group = Group::new(&self.inner, cores)?;
+        let mut groups = self.inner.groups.lock();
+        groups.retain(|members| members.strong_count() > 0);
+        groups.push(Arc::downgrade(group.members()));
+        Ok(group)
     }
 
     /// The counters of every physical core, by the names and ordinals of the driver's datastore: how executions ended,
@@ -444,6 +478,8 @@ pub(crate) struct Inner {
     cores: Vec<CoreUnits>,
     metrics: Arc<Metrics>,
     closed: AtomicBool,
+    /// Every group that was made, as long as it is used.
+    groups: Mutex<Vec<Weak<Members>>>,
     /// Worker halves of closed units: they keep what a degraded unit's device may still touch.
     retired: Mutex<Vec<Box<dyn Runner>>>,
     /// Whether the device is the caller's and goes on without us.
@@ -488,10 +524,24 @@ impl Inner {
     fn close(&self, options: &CloseOptions) -> Result<(), CloseError> {
         // PAIRS: with the acquire load in `check_open`.
         self.closed.store(true, Ordering::Release);
+        self.close_groups();
         let units: Vec<&dyn Closing> = self.cores.iter().flat_map(CoreUnits::all).collect();
         let closed = self.workers.close(&units, options)?;
         self.retired.lock().extend(closed.retired);
         Ok(())
+    }
+
+    /// Has every group know how many of its collectives will complete. Nothing is accepted from here on.
+    fn close_groups(&self) {
+        if !self.is_here() {
+            return;
+        }
+        for core in &self.cores {
+            core.collectives.close();
+        }
+        for members in self.groups.lock().iter().filter_map(Weak::upgrade) {
+            members.close();
+        }
     }
 
     /// Whether every core has come to rest, so that the memory it was told of may be used again.
@@ -536,13 +586,18 @@ pub(crate) struct CoreUnits {
     compute: Unit<ComputeStage>,
     /// One per tensor-op queue.
     transfers: Vec<Unit<TransferStage>>,
+    collectives: Unit<CollectivesStage>,
 }
 
 impl CoreUnits {
     fn all(&self) -> impl Iterator<Item = &dyn Closing> {
-        let compute: &dyn Closing = &self.compute;
+        let others: [&dyn Closing; 2] = [&self.compute, &self.collectives];
         let transfers = self.transfers.iter().map(|unit| unit as &dyn Closing);
-        core::iter::once(compute).chain(transfers)
+        others.into_iter().chain(transfers)
+    }
+
+    pub(crate) fn collectives(&self) -> &Unit<CollectivesStage> {
+        &self.collectives
     }
 
     pub(crate) fn compute(&self) -> &Unit<ComputeStage> {
