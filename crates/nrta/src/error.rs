@@ -27,6 +27,16 @@ pub enum Error {
         /// What would be accepted.
         allowed: &'static str,
     },
+    /// A variable of the environment that opening depends on has a value that is not allowed.
+    #[error("{variable} = {value:?} is not allowed: {allowed}")]
+    Variable {
+        /// Which variable.
+        variable: &'static str,
+        /// What it is set to.
+        value: String,
+        /// What would be accepted.
+        allowed: String,
+    },
     /// The runtime has no such logical core.
     #[error("there is no core {core}: this runtime has {cores}, numbered from 0")]
     NoSuchCore {
@@ -111,6 +121,7 @@ impl Error {
     pub fn status(&self) -> Status {
         match self {
             Self::Config { .. }
+            | Self::Variable { .. }
             | Self::NoSuchCore { .. }
             | Self::NoSuchQueue { .. }
             | Self::EmptyTensor { .. }

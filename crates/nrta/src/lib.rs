@@ -55,6 +55,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`runtime`] | open and close |
+//! | [`environment`] | how to open, by variables |
 //! | [`logical_core`] | a core: memory, models, queues |
 //! | [`tensor_op`] | write and read tensors |
 //! | [`compute`] | run models |
@@ -67,6 +68,7 @@
 
 pub mod collectives;
 pub mod compute;
+pub mod environment;
 pub mod error;
 pub mod logical_core;
 pub mod model;

@@ -54,8 +54,10 @@ type ComputeTable = Table<Run, Outcome<Execution>>;
 /// How a runtime is opened. Made by [`Runtime::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
+    first_core: u32,
     cores: u32,
     tpbs_per_core: u32,
+    simulated_tpbs: Option<u32>,
     compute_limit: u64,
     exec_timeout: Option<Duration>,
     poll_policy: PollPolicy,
@@ -69,8 +71,10 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Self {
         Self {
+            first_core: 0,
             cores: 1,
             tpbs_per_core: 1,
+            simulated_tpbs: None,
             compute_limit: 8,
             exec_timeout: Some(Duration::from_secs(30)),
             poll_policy: PollPolicy::default(),
@@ -88,6 +92,20 @@ impl Builder {
     #[must_use]
     pub fn cores(mut self, cores: u32) -> Self {
         self.cores = cores;
+        self
+    }
+
+    /// The device's logical core that becomes core 0; default its first. The others follow it.
+    #[must_use]
+    pub fn first_core(mut self, core: u32) -> Self {
+        self.first_core = core;
+        self
+    }
+
+    /// Physical cores of the simulated machine, 1 to 256; default as many as the runtime needs.
+    #[must_use]
+    pub fn simulated_tpbs(mut self, tpbs: u32) -> Self {
+        self.simulated_tpbs = Some(tpbs);
         self
     }
 
@@ -207,12 +225,9 @@ impl Builder {
         };
         let on_device = u64::from(device.shape().tpbs);
         let allowed = "as many as the device has physical cores for";
-        check(
-            "cores",
-            u64::from(self.cores),
-            on_device / u64::from(self.tpbs_per_core),
-            allowed,
-        )?;
+        let last = u64::from(self.first_core) + u64::from(self.cores);
+        let total = on_device / u64::from(self.tpbs_per_core);
+        check("first_core + cores", last, total, allowed)?;
         let metrics = Arc::new(Metrics::new(device.shape().tpbs));
         let table = Arc::new(Table::full().map_err(UnitError::from)?);
         let mut cores = Vec::new();
@@ -241,8 +256,11 @@ impl Builder {
 
     fn simulate(&self) -> Result<Arc<dyn Device>, Error> {
         let defaults = MachineConfig::default();
-        // CAST: at most 512, checked by the caller.
-        let tpbs = (self.cores * self.tpbs_per_core) as u16;
+        let needed = self.first_core.saturating_add(self.cores);
+        let needed = needed.saturating_mul(self.tpbs_per_core);
+        let tpbs = self.simulated_tpbs.unwrap_or(needed);
+        // More cores than fit 16 bits are too many for the machine as well.
+        let tpbs = u16::try_from(tpbs).unwrap_or(u16::MAX);
         let hbm_bytes = self.hbm_bytes.unwrap_or(defaults.hbm_bytes);
         // Rings and three bounce buffers of a core need less than a mebibyte.
         let host_bytes = defaults
@@ -269,8 +287,11 @@ impl Builder {
         metrics: &Arc<Metrics>,
         core: u32,
     ) -> Result<(CoreUnits, Vec<Box<dyn Runner>>), Error> {
-        // CAST: at most 256 cores of two physical ones.
-        let (vnc, first) = (core as u8, (core * self.tpbs_per_core) as u16);
+        // CAST: at most 256 logical cores, and the device has all their physical ones.
+        let (vnc, first) = (
+            core as u8,
+            ((self.first_core + core) * self.tpbs_per_core) as u16,
+        );
         let tpbs: Vec<TpbIndex> = (first..)
             .take(self.tpbs_per_core as usize)
             .map(TpbIndex::new)
@@ -375,6 +396,14 @@ impl Runtime {
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// Opens a runtime as the environment says ([`environment`](crate::environment)).
+    ///
+    /// # Errors
+    /// [`Error::Variable`]; as [`Builder::open`].
+    pub fn from_env() -> Result<Self, Error> {
+        Builder::from_variables(|name| std::env::var_os(name))?.open()
     }
 
     /// Number of logical cores.

@@ -59,7 +59,14 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "nrta",
         ours: &["xu-abi", "xu-ring", "xu-worker", "xu-device", "xu-model"],
-        others: &["half", "parking_lot", "thiserror", "tracing", "zerocopy"],
+        others: &[
+            "half",
+            "parking_lot",
+            "serde_json",
+            "thiserror",
+            "tracing",
+            "zerocopy",
+        ],
         others_in_tests: &["futures", "proptest"],
     },
     Layer {
