@@ -81,6 +81,7 @@ pub mod tensor_op;
 
 /// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`).
 pub mod simulated {
+    pub use xu_abi::Engine;
     pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
 }
 
