@@ -195,8 +195,8 @@ impl Device for Meddler {
         self.inner.clock()
     }
 
-    fn quiesce(&self, tpb: TpbIndex) -> Result<(), DeviceError> {
-        self.inner.quiesce(tpb)
+    fn quiesce(&self, tpb: TpbIndex, limit: core::time::Duration) -> Result<(), DeviceError> {
+        self.inner.quiesce(tpb, limit)
     }
 }
 

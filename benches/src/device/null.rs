@@ -259,7 +259,7 @@ impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
         }
     }
 
-    fn quiesce(&self, _: TpbIndex) -> Result<(), DeviceError> {
+    fn quiesce(&self, _: TpbIndex, _: core::time::Duration) -> Result<(), DeviceError> {
         self.count(Call::Other);
         Ok(())
     }

@@ -6,7 +6,7 @@
 mod engine;
 mod stage;
 
-pub(crate) use engine::ComputeEngine;
+pub(crate) use engine::{ComputeEngine, Counts};
 pub(crate) use stage::{ComputeStage, Distrust, Run};
 
 use crate::error::{Refused, ScheduleError};
@@ -64,10 +64,15 @@ impl ComputeQueue {
             .map_err(|reason| Refused::new(reason, ()))?;
         match self.unit().submit(run) {
             Ok(accepted) => Ok(Pending::new(accepted)),
-            Err(refused) => Err(Refused {
-                reason: refused.reason.into(),
-                args: refused.item.map(drop),
-            }),
+            Err(refused) => {
+                if refused.is_full() {
+                    self.core.runtime().count_queue_full(self.core.index());
+                }
+                Err(Refused {
+                    reason: refused.reason.into(),
+                    args: refused.item.map(drop),
+                })
+            }
         }
     }
 
@@ -91,6 +96,13 @@ impl ComputeQueue {
             }
             self.room().await;
         }
+    }
+
+    /// Notification records that came after a fault had ended this queue: executions that ended too late. Counted while
+    /// requests behind the fault complete; they change no outcome.
+    #[must_use]
+    pub fn late_records(&self) -> u64 {
+        self.core.runtime().units(self.core.index()).late_records()
     }
 
     fn bind(

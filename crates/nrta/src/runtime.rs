@@ -11,19 +11,19 @@
 //! stops the units and joins the workers. Spec `xu.md` section 4, shutdown.
 
 use crate::collectives::{CollectivesEngine, CollectivesStage, Group, Members};
-use crate::compute::{ComputeEngine, ComputeStage, Distrust, Execution, Run};
+use crate::compute::{ComputeEngine, ComputeStage, Counts, Distrust, Execution, Run};
 use crate::error::Error;
 use crate::logical_core::Core;
 use crate::pending::Outcome;
 use crate::tensor_op::{TransferEngine, TransferStage};
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Instant;
-use xu_abi::{TpbIndex, XuId, XuType};
+use xu_abi::{Status, TpbIndex, XuId, XuType};
 use xu_device::collectives::CollectiveDma;
 use xu_device::metrics::{Metrics, Snapshot};
 use xu_device::simulated::{FaultPlan, Machine, MachineConfig};
@@ -39,6 +39,9 @@ use xu_worker::{
 
 /// Most requests that a tensor-op queue takes (spec `xu.md` section 1).
 const TENSOR_OP_LIMIT: u64 = 65_536;
+/// How long the cores of a device are given to come to rest: one when it is opened, all of them when a device that goes on
+/// without us is closed.
+pub(crate) const REST_LIMIT: Duration = Duration::from_secs(2);
 /// Most requests that a collectives queue takes.
 const COLLECTIVES_LIMIT: u64 = 64;
 /// Most requests that a compute queue can be made to take.
@@ -247,6 +250,7 @@ impl Builder {
             groups: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
             outlived_by_device: self.device.is_some(),
+            asked_for_rest: AtomicBool::new(false),
             device: HereOnly::new(device),
         };
         Ok(Runtime {
@@ -299,15 +303,19 @@ impl Builder {
         let mut runners: Vec<Box<dyn Runner>> = Vec::new();
         // An earlier opening may have left something running: its records must not complete our requests.
         for tpb in &tpbs {
-            device.quiesce(*tpb)?;
+            device.quiesce(*tpb, REST_LIMIT)?;
         }
         let stager = Stager::open(device, &tpbs, self.compute_limit as u32, self.skip_config)?;
         let distrust = Arc::new(Distrust::default());
+        let late_records = Arc::new(AtomicU64::new(0));
         let engine = ComputeEngine::open(
             device,
             &tpbs,
             self.exec_timeout,
-            Arc::clone(metrics),
+            Counts {
+                metrics: Arc::clone(metrics),
+                late_records: Arc::clone(&late_records),
+            },
             Arc::clone(&distrust),
         )?;
         let xu = xu_id(XuType::Compute, 0, vnc)?;
@@ -356,6 +364,7 @@ impl Builder {
             CoreUnits {
                 tpbs,
                 compute,
+                late_records,
                 transfers,
                 collectives,
             },
@@ -513,6 +522,8 @@ pub(crate) struct Inner {
     retired: Mutex<Vec<Box<dyn Runner>>>,
     /// Whether the device is the caller's and goes on without us.
     outlived_by_device: bool,
+    /// It was asked whether its cores are at rest.
+    asked_for_rest: AtomicBool,
     device: HereOnly<Arc<dyn Device>>,
 }
 
@@ -535,6 +546,14 @@ impl Inner {
     /// Whether this is the process that opened the runtime, and not a child of it.
     pub(crate) fn is_here(&self) -> bool {
         self.device.is_here()
+    }
+
+    /// Counts an execution of `core` that was refused because its queue was full.
+    pub(crate) fn count_queue_full(&self, core: u32) {
+        for tpb in self.tpbs(core) {
+            // The store was made for every core of the device.
+            let _ = self.metrics.count(*tpb, Status::QUEUE_FULL);
+        }
     }
 
     pub(crate) fn check_open(&self) -> Result<(), Error> {
@@ -573,21 +592,29 @@ impl Inner {
         }
     }
 
-    /// Whether every core has come to rest, so that the memory it was told of may be used again.
-    fn is_quiet(&self) -> bool {
-        self.cores
-            .iter()
-            .flat_map(|core| &core.tpbs)
-            .all(|tpb| self.device.quiesce(*tpb).is_ok())
+    /// Whether every core comes to rest by then, so that the memory it was told of may be used again.
+    fn is_quiet(&self, deadline: Instant) -> bool {
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let mut tpbs = self.cores.iter().flat_map(|core| &core.tpbs);
+        tpbs.all(|tpb| self.device.quiesce(*tpb, left()).is_ok())
     }
 }
 
 /// Closes, and keeps everything that a core which does not come to rest may still touch.
 fn close(inner: &Arc<Inner>, options: &CloseOptions) -> Result<(), CloseError> {
     inner.close(options)?;
-    if inner.outlived_by_device && inner.is_here() && !inner.is_quiet() {
-        // Leaked on purpose: the device goes on, and nobody knows when it will be done with this memory.
-        core::mem::forget(Arc::clone(inner));
+    // Asked once, however often the runtime is closed.
+    let asks = inner.outlived_by_device && inner.is_here();
+    if asks && !inner.asked_for_rest.swap(true, Ordering::Relaxed) {
+        let limit = Instant::now() + REST_LIMIT;
+        if !inner.is_quiet(
+            options
+                .deadline
+                .map_or(limit, |deadline| deadline.min(limit)),
+        ) {
+            // Leaked on purpose: the device goes on, and nobody knows when it will be done with this memory.
+            core::mem::forget(Arc::clone(inner));
+        }
     }
     Ok(())
 }
@@ -613,6 +640,8 @@ impl fmt::Debug for Inner {
 pub(crate) struct CoreUnits {
     tpbs: Vec<TpbIndex>,
     compute: Unit<ComputeStage>,
+    /// Notification records that came after a fault had ended the compute queue.
+    late_records: Arc<AtomicU64>,
     /// One per tensor-op queue.
     transfers: Vec<Unit<TransferStage>>,
     collectives: Unit<CollectivesStage>,
@@ -631,6 +660,11 @@ impl CoreUnits {
 
     pub(crate) fn compute(&self) -> &Unit<ComputeStage> {
         &self.compute
+    }
+
+    pub(crate) fn late_records(&self) -> u64 {
+        // Relaxed: the count stands for itself.
+        self.late_records.load(Ordering::Relaxed)
     }
 
     pub(crate) fn transfer(&self, queue: u8) -> &Unit<TransferStage> {

@@ -5,6 +5,7 @@
 //! It is deliberately not sealed: tests interpose a device that alters bytes on the way.
 
 use core::fmt;
+use core::time::Duration;
 use xu_abi::{DeviceAddr, SemIndex, Status, TpbIndex};
 
 /// What stager, harvester and transfer queues need of a device.
@@ -129,11 +130,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Reads the device's counter and the host's clock at once.
     fn clock(&self) -> Clock;
 
-    /// Waits until a core runs nothing, as far as the device can tell.
+    /// Waits until a core runs nothing, as far as the device can tell: no execution, and no DMA queue that has something left
+    /// to move. Memory that the core was told of may be used again then. Gives up after `limit`; zero only looks.
     ///
     /// # Errors
     /// [`DeviceError::Busy`] when the core does not come to rest.
-    fn quiesce(&self, tpb: TpbIndex) -> Result<(), DeviceError>;
+    fn quiesce(&self, tpb: TpbIndex, limit: Duration) -> Result<(), DeviceError>;
 }
 
 /// What a device consists of.
@@ -205,10 +207,20 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// Whether a stamp cannot have been taken when the clocks were read: by more than [`Clock::LEAD`].
+    #[must_use]
+    pub fn is_future(&self, stamp: u64) -> bool {
+        self.to_host_ns(stamp) > self.host_ns.saturating_add(Self::LEAD)
+    }
+
+    /// How far stamps may be ahead of a reading, nanoseconds: clocks are not read at once, and cores that post several
+    /// records at a time number them through.
+    pub const LEAD: u64 = 1_000_000;
+
     /// Host nanoseconds at a device time stamp, before or after the reading. Saturates at both ends.
     #[must_use]
     pub fn to_host_ns(&self, stamp: u64) -> u64 {
-        // CAST: a finite non-negative product; `as` saturates.
+        // CAST: `as` saturates, and makes 0 of what a clock without a rate gives.
         let to_ns =
             |ticks: u64| (self.expected_increment / self.actual_increment * ticks as f64) as u64;
         match stamp.checked_sub(self.ticks) {
@@ -264,6 +276,12 @@ pub enum DeviceError {
         /// What would be accepted.
         allowed: &'static str,
     },
+    /// Something has failed before and is not used any more.
+    #[error("the {what} has failed before")]
+    Failed {
+        /// What.
+        what: &'static str,
+    },
     /// A DMA queue stopped on a descriptor that it could not execute.
     #[error("dma queue {index} of core {tpb} has aborted")]
     DmaAborted {
@@ -307,6 +325,7 @@ impl DeviceError {
             Self::OutOfMemory { .. } | Self::Os { .. } => Status::RESOURCE,
             Self::BadArgument { .. } | Self::BadPlan { .. } => Status::INVALID,
             Self::DmaAborted { .. } => Status::EXEC_HW_ERR_DMA_ABORT,
+            Self::Failed { .. } => Status::EXEC_UNIT_UNRECOVERABLE,
             Self::Busy { .. } => Status::EXEC_NC_BUSY,
             Self::BadAddress { .. } | Self::Lost => Status::HW_ERROR,
             Self::Driver { errno, .. } => driver_status(*errno),

@@ -28,11 +28,11 @@ pub use snapshot::Snapshot;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use xu_abi::TpbIndex;
 use xu_abi::metric::{
     CoreCounter, DATASTORE_CORES, DATASTORE_SIGNATURE, DATASTORE_SIZE, DeviceCounter, ErrorFlag,
     Latency,
 };
+use xu_abi::{Status, TpbIndex};
 
 /// The format that the header of a datastore announces. Chosen: the specification names the field and no value.
 pub const DATASTORE_VERSION: i32 = 1;
@@ -121,6 +121,18 @@ impl Metrics {
                 core.cell(latency.counter())
                     .store(microseconds(time), Ordering::Relaxed);
             }
+        }
+        Ok(())
+    }
+
+    /// Counts a status alone: of a request that was refused, so that it never ran.
+    ///
+    /// # Errors
+    /// [`NoSuchCore`]; nothing is counted.
+    pub fn count(&self, tpb: TpbIndex, status: Status) -> Result<(), NoSuchCore> {
+        let core = self.core(tpb)?;
+        if let Some(counter) = CoreCounter::of_status(status) {
+            add_one(core.cell(counter));
         }
         Ok(())
     }

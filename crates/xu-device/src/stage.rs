@@ -22,6 +22,7 @@ pub(crate) use hw_queue::PAIRS_PER_EXECUTION;
 use crate::device::{Device, DeviceError};
 use crate::map;
 use crate::program::Program;
+use core::sync::atomic::{AtomicU64, Ordering};
 use hw_queue::{CoreRequest, HwQueue};
 use std::sync::Arc;
 use xu_abi::{DeviceAddr, TpbIndex};
@@ -65,6 +66,27 @@ pub enum PrepareError {
 #[derive(Debug)]
 pub struct Prepared {
     cores: [Option<CoreRequest>; MAX_TPBS],
+    /// What the stager knew when it was built.
+    knowledge: Knowledge,
+}
+
+/// Which stager, and how much has happened to it: requests are built from what was posted last and what is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Knowledge {
+    stager: u64,
+    version: u64,
+}
+
+impl Knowledge {
+    /// Of a stager that has staged nothing.
+    fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            // Relaxed: only uniqueness matters.
+            stager: NEXT.fetch_add(1, Ordering::Relaxed),
+            version: 0,
+        }
+    }
 }
 
 /// An execution that the device knows of: what the harvester must know about it.
@@ -83,7 +105,10 @@ pub struct Stager {
     device: Arc<dyn Device>,
     queues: Vec<HwQueue>,
     skip: SkipConfig,
+    knowledge: Knowledge,
     next_compute_idx: u64,
+    /// A commit has failed behind the line.
+    failed: bool,
 }
 
 impl Stager {
@@ -113,17 +138,21 @@ impl Stager {
             device: Arc::clone(device),
             queues,
             skip,
+            knowledge: Knowledge::fresh(),
             next_compute_idx: 0,
+            failed: false,
         })
     }
 
     /// Has the next request load configuration and tables, whatever was loaded before.
     ///
-    /// Called when an execution did not succeed: what the sequencer has loaded is unknown then.
+    /// Called when an execution did not succeed: what the sequencer has loaded is unknown then. Executions that are staged
+    /// already keep their requests; what was prepared and not committed is refused.
     pub fn forget_loaded(&mut self) {
         for queue in &mut self.queues {
             queue.forget_loaded();
         }
+        self.knowledge.version += 1;
     }
 
     /// Checks the arguments and builds the request of every core. Nothing is written.
@@ -153,7 +182,10 @@ impl Stager {
             *core = Some(queue.build(program, self.skip, is_first));
             is_first = false;
         }
-        Ok(Prepared { cores })
+        Ok(Prepared {
+            cores,
+            knowledge: self.knowledge,
+        })
     }
 
     /// Arms every core, then rings every doorbell.
@@ -165,7 +197,8 @@ impl Stager {
     /// it only the device itself can fail.
     ///
     /// # Errors
-    /// [`DeviceError::BadArgument`] when `prepared` is not of these programs or was overtaken: nothing was written.
+    /// [`DeviceError::BadArgument`] when `prepared` is not of these programs, of another stager or was overtaken, and
+    /// [`DeviceError::Failed`] after an error that was fatal: nothing was written.
     /// Any other error is fatal for the unit: the device may know part of the execution.
     pub fn commit(
         &mut self,
@@ -173,6 +206,9 @@ impl Stager {
         tensors: &[DeviceAddr],
         prepared: &Prepared,
     ) -> Result<Staged, DeviceError> {
+        if self.failed {
+            return Err(DeviceError::Failed { what: "stager" });
+        }
         if !self.holds(programs, tensors, prepared) {
             return Err(DeviceError::BadArgument {
                 what: "index of an execution that was prepared for something else",
@@ -180,9 +216,12 @@ impl Stager {
                 allowed: "commit what was prepared, before anything else",
             });
         }
+        self.failed = true;
         // ---- the line: from here on the device may know --------------------------------------------------------
         let barriers = self.arm_all(programs, tensors, prepared)?;
         self.fire_all()?;
+        self.failed = false;
+        self.knowledge.version += 1;
         let compute_idx = self.next_compute_idx;
         self.next_compute_idx += 1;
         Ok(Staged {
@@ -200,7 +239,8 @@ impl Stager {
     ) -> bool {
         let bound = |program: &Program| usize::from(program.bindings()) == tensors.len();
         let mut cores = programs.iter().zip(prepared.cores.iter().flatten());
-        programs.len() == self.queues.len()
+        prepared.knowledge == self.knowledge
+            && programs.len() == self.queues.len()
             && cores.all(|(program, core)| bound(program) && core.is_next_of(program))
     }
 

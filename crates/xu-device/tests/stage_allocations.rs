@@ -150,7 +150,9 @@ fn no_execution_allocates_on_one_core_or_two_on_a_switch_or_not() {
                         stager.commit(programs, &tensors, &prepared).unwrap();
                     });
                     for tpb in &cores {
-                        machine.quiesce(*tpb).unwrap();
+                        machine
+                            .quiesce(*tpb, core::time::Duration::from_secs(2))
+                            .unwrap();
                     }
                 }
                 allocations

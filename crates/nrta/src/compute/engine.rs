@@ -5,7 +5,9 @@
 use super::Execution;
 use super::stage::{Distrust, Run};
 use crate::pending::Outcome;
+use crate::runtime::REST_LIMIT;
 use crate::tensor::Storage;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 use xu_abi::metric::ErrorFlag;
@@ -27,13 +29,21 @@ struct Kept {
     _storage: Vec<Arc<Storage>>,
 }
 
+/// What an engine counts, and others read.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    pub(crate) metrics: Arc<Metrics>,
+    /// Records that came after a fault.
+    pub(crate) late_records: Arc<AtomicU64>,
+}
+
 /// Harvests executions.
 #[derive(Debug)]
 pub(crate) struct ComputeEngine {
     device: Arc<dyn Device>,
     tpbs: Vec<TpbIndex>,
     harvester: Harvester,
-    metrics: Arc<Metrics>,
+    counts: Counts,
     distrust: Arc<Distrust>,
     timeout: Option<Duration>,
     /// Error flags of the execution at the head, by physical core.
@@ -55,14 +65,14 @@ impl ComputeEngine {
         device: &Arc<dyn Device>,
         tpbs: &[TpbIndex],
         timeout: Option<Duration>,
-        metrics: Arc<Metrics>,
+        counts: Counts,
         distrust: Arc<Distrust>,
     ) -> Result<Self, DeviceError> {
         Ok(Self {
             device: Arc::clone(device),
             tpbs: tpbs.to_vec(),
             harvester: Harvester::open(device, tpbs)?,
-            metrics,
+            counts,
             distrust,
             timeout,
             flags: Flags::default(),
@@ -88,8 +98,7 @@ impl ComputeEngine {
     }
 
     /// Counts an execution that ran, once for each of its cores.
-    fn count(&self, run: &Run, status: Status, report: &Report) {
-        let now_ns = self.device.now_ns();
+    fn count(&self, run: &Run, status: Status, report: &Report, now_ns: u64) {
         let since = |start: u64, end: u64| Duration::from_nanos(end.saturating_sub(start));
         for (tpb, flags) in self.tpbs.iter().zip(self.flags.by_core) {
             let finished = Finished {
@@ -101,7 +110,7 @@ impl ComputeEngine {
                 cc: report.cc_time(),
             };
             // The store was made for every core of the device.
-            let _ = self.metrics.record(*tpb, &finished);
+            let _ = self.counts.metrics.record(*tpb, &finished);
         }
     }
 }
@@ -134,16 +143,14 @@ impl Engine for ComputeEngine {
     }
 
     fn quiesce(&mut self) -> Result<(), Cause> {
-        let late = self.harvester.late_records();
-        if late > 0 {
-            tracing::warn!(late, "records came after the fault that ended the queue");
-        }
         for tpb in &self.tpbs {
-            self.device.quiesce(*tpb).map_err(|error| Cause {
-                status: error.status(),
-                seq: None,
-                text: error.to_string(),
-            })?;
+            self.device
+                .quiesce(*tpb, REST_LIMIT)
+                .map_err(|error| Cause {
+                    status: error.status(),
+                    seq: None,
+                    text: error.to_string(),
+                })?;
         }
         Ok(())
     }
@@ -152,11 +159,25 @@ impl Engine for ComputeEngine {
         if !status.is_success() {
             self.distrust.raise();
         }
-        let report = self.report.take();
+        let now_ns = self.device.now_ns();
+        // A time that cannot be true is none: stamps are the device's word.
+        let report = self
+            .report
+            .take()
+            .map(|report| report.within(run.submitted_ns, now_ns));
         if let Some(report) = &report {
-            self.count(&run, status, report);
+            self.count(&run, status, report, now_ns);
         }
-        let detail = self.detail.take().or_else(|| self.fault.clone());
+        if self.fault.is_some() {
+            let late = self.harvester.late_records();
+            // Relaxed: the count stands for itself.
+            self.counts.late_records.store(late, Ordering::Relaxed);
+        }
+        let unexplained = || self.fault.clone().or_else(|| self.distrust.cause());
+        let detail = match self.detail.take() {
+            None if !status.is_success() => unexplained(),
+            detail => detail,
+        };
         if self.fault.is_some() || report.is_none() {
             // It did not end, or never began: the device may still read and write what it names.
             self.quarantine.push(Kept {

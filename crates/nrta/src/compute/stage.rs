@@ -6,7 +6,7 @@ use super::Execution;
 use crate::pending::Outcome;
 use crate::tensor::Storage;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use xu_abi::{DeviceAddr, Status};
 use xu_device::Device;
 use xu_device::program::Program;
@@ -47,14 +47,24 @@ pub(crate) struct ComputeStage {
     distrust: Arc<Distrust>,
 }
 
-/// Set by the engine after an execution that did not succeed: what the sequencer has loaded is unknown.
+/// What stage and engine of a queue tell each other when something goes wrong.
 #[derive(Debug, Default)]
-pub(crate) struct Distrust(AtomicBool);
+pub(crate) struct Distrust {
+    /// Set by the engine after an execution that did not succeed: what the sequencer has loaded is unknown.
+    loaded: AtomicBool,
+    /// Set by the stage when staging has ended the queue: why what was accepted before does not run any more.
+    cause: OnceLock<String>,
+}
 
 impl Distrust {
     pub(super) fn raise(&self) {
         // Relaxed: see `ComputeStage::prepare`.
-        self.0.store(true, Ordering::Relaxed);
+        self.loaded.store(true, Ordering::Relaxed);
+    }
+
+    /// Why staging has ended the queue, if it has.
+    pub(super) fn cause(&self) -> Option<String> {
+        self.cause.get().cloned()
     }
 }
 
@@ -74,7 +84,7 @@ impl Stage for ComputeStage {
 
     fn prepare(&mut self, run: &mut Run) -> Result<(), StageError> {
         // Relaxed: seen late, it costs one more execution that fails in good order.
-        if self.distrust.0.swap(false, Ordering::Relaxed) {
+        if self.distrust.loaded.swap(false, Ordering::Relaxed) {
             self.stager.forget_loaded();
         }
         run.submitted_ns = self.device.now_ns();
@@ -96,7 +106,11 @@ impl Stage for ComputeStage {
         run.staged = self
             .stager
             .commit(&run.programs, &run.addrs, prepared)
-            .map_err(|error| StageError::new(error.status_in_flight(), error))?;
+            .map_err(|error| {
+                // The first cause stays.
+                let _ = self.distrust.cause.set(error.to_string());
+                StageError::new(error.status_in_flight(), error)
+            })?;
         Ok(())
     }
 }

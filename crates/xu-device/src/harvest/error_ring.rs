@@ -7,6 +7,9 @@
 //!   --------- this one's ---+-- held back     later than the last END belongs to the next one
 //!                        last END
 //! ```
+//!
+//! A stamp that lies in the future cannot be true: such a record is charged to the execution at hand, so that it hides
+//! neither itself nor what comes behind it.
 
 use super::verdict::Fault;
 use crate::device::{Device, DeviceError};
@@ -60,13 +63,14 @@ impl ErrorRing {
     }
 
     /// Calls `found` once for each kind of error of this execution: with `last_end` those up to that stamp, without
-    /// it all. Reads at most a ring of records, so that a device that never stops reporting does not hold the step.
+    /// it all. `is_future` says whether a stamp cannot have been taken yet. Reads at most a ring of records, so that a device that never stops reporting does not hold the step.
     ///
     /// # Errors
     /// [`Fault`] when the ring cannot be read, or has lost records: a lost error would turn a failure into a success.
     pub(super) fn sweep(
         &mut self,
         last_end: Option<u64>,
+        is_future: impl Fn(u64) -> bool,
         mut found: impl FnMut(ErrorKind, u16),
     ) -> Result<(), Fault> {
         let mut seen = Seen::default();
@@ -74,7 +78,8 @@ impl ErrorRing {
             let Some(record) = self.next()? else {
                 break;
             };
-            if last_end.is_some_and(|end| record.device_ts.get() > end) {
+            let stamp = record.device_ts.get();
+            if last_end.is_some_and(|end| stamp > end) && !is_future(stamp) {
                 self.held_back = Some(record);
                 break;
             }

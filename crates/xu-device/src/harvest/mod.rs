@@ -52,12 +52,15 @@ use xu_abi::TpbIndex;
 const OVERDUE_SWEEPS: u32 = NQ_ENTRIES / SWEEP;
 /// First wait after which a collectives barrier is worth a warning; doubles each time.
 const BARRIER_WARNING: Duration = Duration::from_secs(120);
+/// How often the request queue is asked whether it still runs, while a barrier stands.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Age of a reading of the clocks at which the next execution takes a new one. Two crystals that differ by a hundred
 /// parts in a million drift apart by 10 µs in that time.
 const CLOCK_READING_AGE: Duration = Duration::from_millis(100);
 
 /// What one step found.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub enum Progress {
     /// Still running.
     Continue,
@@ -74,6 +77,8 @@ enum State {
     WaitBarrier {
         since_ns: u64,
         warn_after: Duration,
+        /// When to ask whether the request queue still runs.
+        ask_after: Duration,
     },
     WaitCore {
         since_ns: u64,
@@ -164,6 +169,7 @@ impl Harvester {
         self.state = State::WaitBarrier {
             since_ns: now_ns,
             warn_after: BARRIER_WARNING,
+            ask_after: ASK_EVERY,
         };
     }
 
@@ -217,20 +223,25 @@ impl Harvester {
         if let State::WaitBarrier {
             since_ns,
             warn_after,
+            ask_after,
         } = self.state
         {
             let device = self.device.as_ref();
             if let Some(core) = standing_barrier(&mut self.cores, device)? {
                 let waited = elapsed(since_ns, now_ns);
+                if waited >= ask_after {
+                    core.check_request_queue(device, observer)?;
+                }
                 if waited >= warn_after {
                     observer.barrier_overdue(core.tpb, waited);
-                    core.check_request_queue(device)?;
                     self.barrier_warnings += 1;
-                    self.state = State::WaitBarrier {
-                        since_ns,
-                        warn_after: warn_after.saturating_mul(2),
-                    };
                 }
+                let again = |after: Duration, next| if waited >= after { next } else { after };
+                self.state = State::WaitBarrier {
+                    since_ns,
+                    warn_after: again(warn_after, warn_after.saturating_mul(2)),
+                    ask_after: again(ask_after, waited.saturating_add(ASK_EVERY)),
+                };
                 return Ok(false);
             }
             self.state = State::WaitCore { since_ns: now_ns };
@@ -294,11 +305,11 @@ impl Harvester {
     /// Collects all that is known about the execution, and decides whether the unit can go on.
     fn finish(&mut self, mut verdict: Verdict, observer: &mut dyn Observer) -> Progress {
         for core in &mut self.cores {
-            core.sweep_errors(&mut verdict, observer);
+            core.sweep_errors(self.device.as_ref(), &mut verdict, observer);
         }
         if !verdict.is_success() {
             for core in &mut self.cores {
-                core.inquire(self.device.as_ref(), &mut verdict);
+                core.inquire(self.device.as_ref(), &mut verdict, observer);
             }
         }
         let stamps = self.cores.iter().map(|core| core.execution.stamps);

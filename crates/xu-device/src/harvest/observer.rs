@@ -3,6 +3,7 @@
 //! Implemented by the engine that drives a [`Harvester`](super::Harvester), and called from within its steps.
 //! None of it changes the status of an execution.
 
+use crate::device::DeviceError;
 use core::time::Duration;
 use xu_abi::record::ErrorKind;
 use xu_abi::{Engine, TpbIndex};
@@ -29,6 +30,12 @@ pub trait Observer {
     /// A debug read of tensor `id` took place.
     fn tensor_read(&mut self, tpb: TpbIndex, engine: Engine, id: u32) {
         let _ = (tpb, engine, id);
+    }
+
+    /// A question about an execution that did not succeed, or whose barrier stands for long, was not answered. The execution
+    /// keeps the status that it has.
+    fn unanswered(&mut self, tpb: TpbIndex, error: &DeviceError) {
+        let _ = (tpb, error);
     }
 
     /// The error ring of `tpb` holds errors of this kind. Once for each kind and sweep; `mask` is that of the first.

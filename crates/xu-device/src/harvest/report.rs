@@ -38,6 +38,30 @@ impl Report {
         between(self.cc_started_ns, self.cc_ended_ns)
     }
 
+    /// The same without the times that cannot be true: those before `from_ns`, when the execution was not there yet, and
+    /// those after `to_ns`, when it was over. Both are moments of the host, nanoseconds; stamps may be off by
+    /// [`Clock::LEAD`].
+    ///
+    /// ```
+    /// use xu_device::harvest::Report;
+    ///
+    /// let report = Report { started_ns: Some(2_000_000_000), ended_ns: Some(u64::MAX), ..Report::default() };
+    /// let believed = report.within(1_000_000_000, 3_000_000_000);
+    /// assert_eq!((believed.started_ns, believed.ended_ns), (Some(2_000_000_000), None));
+    /// ```
+    #[must_use]
+    pub fn within(self, from_ns: u64, to_ns: u64) -> Self {
+        let range = from_ns.saturating_sub(Clock::LEAD)..=to_ns.saturating_add(Clock::LEAD);
+        let believed = |at: Option<u64>| at.filter(|at| range.contains(at));
+        Self {
+            status: self.status,
+            started_ns: believed(self.started_ns),
+            ended_ns: believed(self.ended_ns),
+            cc_started_ns: believed(self.cc_started_ns),
+            cc_ended_ns: believed(self.cc_ended_ns),
+        }
+    }
+
     /// The response area of a work item that ran on core `tpb` of device `device_id`. Output information is not of
     /// the harvester's making and stays zero, as does a time that is not known.
     ///

@@ -143,8 +143,28 @@ impl Core {
     }
 
     /// Fails when the request queue has stopped: then the core will never pass its barrier. Slow, so asked seldom.
-    pub(super) fn check_request_queue(&self, device: &dyn Device) -> Result<(), DeviceError> {
-        device.check_dma(map::model_exec_queue(self.tpb))
+    pub(super) fn check_request_queue(
+        &self,
+        device: &dyn Device,
+        observer: &mut dyn Observer,
+    ) -> Result<(), DeviceError> {
+        match device.check_dma(map::model_exec_queue(self.tpb)) {
+            Err(error) if !is_end_of_unit(&error) => {
+                observer.unanswered(self.tpb, &error);
+                Ok(())
+            }
+            answer => answer,
+        }
+    }
+
+    /// A question after the event that the device did not answer. Only a device that is gone or a queue that has stopped
+    /// says something about the execution; a call that failed for a reason of its own does not.
+    fn ask_in_vain(&self, error: DeviceError, verdict: &mut Verdict, observer: &mut dyn Observer) {
+        if is_end_of_unit(&error) {
+            verdict.end(error.into());
+        } else {
+            observer.unanswered(self.tpb, &error);
+        }
     }
 
     /// Reads up to [`SWEEP`] records of each engine that has not ended; returns how many there were.
@@ -213,12 +233,19 @@ impl Core {
     }
 
     /// Adds what custom records and the error ring amount to. After an execution without END every error counts.
-    pub(super) fn sweep_errors(&mut self, verdict: &mut Verdict, observer: &mut dyn Observer) {
+    pub(super) fn sweep_errors(
+        &mut self,
+        device: &dyn Device,
+        verdict: &mut Verdict,
+        observer: &mut dyn Observer,
+    ) {
         let (tpb, execution) = (self.tpb, &mut self.execution);
         verdict.note(tpb, execution.status);
         let complete = execution.is_complete();
         let last_end = execution.stamps.last_end.filter(|_| complete);
-        let swept = self.errors.sweep(last_end, |kind, mask| {
+        // The clock is read only for a record that would be held back.
+        let is_future = |stamp| device.clock().is_future(stamp);
+        let swept = self.errors.sweep(last_end, is_future, |kind, mask| {
             observer.device_error(tpb, kind, mask);
             let status = error_status(kind);
             verdict.note(tpb, status);
@@ -234,14 +261,19 @@ impl Core {
 
     /// Adds what the hardware has counted since the last look, and whether the request queue has stopped. Slow, so only
     /// after an execution that did not succeed.
-    pub(super) fn inquire(&mut self, device: &dyn Device, verdict: &mut Verdict) {
+    pub(super) fn inquire(
+        &mut self,
+        device: &dyn Device,
+        verdict: &mut Verdict,
+        observer: &mut dyn Observer,
+    ) {
         match device.memory_errors(self.tpb) {
             Ok(now) => self.compare_memory_errors(now, verdict),
-            Err(error) => verdict.end(error.into()),
+            Err(error) => self.ask_in_vain(error, verdict, observer),
         }
         // A request queue that has stopped fails every later execution too.
-        if let Err(error) = self.check_request_queue(device) {
-            verdict.end(error.into());
+        if let Err(error) = device.check_dma(map::model_exec_queue(self.tpb)) {
+            self.ask_in_vain(error, verdict, observer);
         }
     }
 
@@ -281,4 +313,9 @@ impl Core {
 /// Time from one reading of the monotonic clock to another, zero if they are in the wrong order.
 pub(super) fn elapsed(since_ns: u64, now_ns: u64) -> Duration {
     Duration::from_nanos(now_ns.saturating_sub(since_ns))
+}
+
+/// Whether nothing can run any more, whatever was asked.
+fn is_end_of_unit(error: &DeviceError) -> bool {
+    matches!(error, DeviceError::Lost | DeviceError::DmaAborted { .. })
 }

@@ -9,6 +9,7 @@ use super::injector::{Doorbell, Transfer};
 use super::machine::Machine;
 use crate::device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape};
 use crate::map;
+use core::time::Duration;
 use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
 
 impl Device for Machine {
@@ -176,13 +177,18 @@ impl Device for Machine {
         self.hardware.tick_counter.at(self.hardware.now_ns())
     }
 
-    /// A hung core is busy at once, and so is one that waits for other ranks of its collective; a running one after
-    /// two seconds. In virtual time this only looks: whatever is not at rest is busy, and nothing is stepped.
-    fn quiesce(&self, tpb: TpbIndex) -> Result<(), DeviceError> {
-        let tpb = self.hardware.alive_tpb(tpb)?;
+    /// A hung core is busy at once, and so is one that waits for other ranks of its collective. In virtual time this only looks: whatever is not at rest is busy, and nothing is stepped.
+    /// A DMA queue with pairs that are not walked yet, or one that hangs, is busy in either.
+    fn quiesce(&self, tpb: TpbIndex, limit: Duration) -> Result<(), DeviceError> {
+        let core = self.hardware.alive_tpb(tpb)?;
         match self.time {
-            Time::Realtime => tpb.quiesce(),
-            Time::Virtual => tpb.is_at_rest(),
+            Time::Realtime => core.quiesce(limit)?,
+            Time::Virtual => core.is_at_rest()?,
+        }
+        if core.dma.iter().all(|queue| queue.lock().is_at_rest()) {
+            Ok(())
+        } else {
+            Err(DeviceError::Busy { tpb })
         }
     }
 }

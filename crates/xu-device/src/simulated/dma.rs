@@ -204,6 +204,15 @@ impl Queue {
         Progress::Again
     }
 
+    /// Whether nothing that was started is still to be walked. Nobody knows what a hung queue does.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.rings.as_ref().is_none_or(|rings| match rings.state {
+            State::Running => rings.outstanding == 0,
+            State::Hung => false,
+            State::Aborted => true,
+        })
+    }
+
     /// When the next pair that was started can be walked; `None` when there is none.
     pub(super) fn due(&self) -> Option<u64> {
         let rings = self.rings.as_ref()?;

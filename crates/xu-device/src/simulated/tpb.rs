@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use xu_abi::{SemIndex, TpbIndex};
 
 const SEMAPHORES: usize = 256;
-/// How long a running core is given to come to rest.
-const QUIESCE_LIMIT: Duration = Duration::from_secs(2);
+/// The longest that a running core is given to come to rest.
+const QUIESCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A core.
 #[derive(Debug)]
@@ -263,9 +263,9 @@ impl Tpb {
     }
 
     /// Waits until the core is idle and no doorbell is outstanding. A hung core is busy at once, a running
-    /// one after [`QUIESCE_LIMIT`].
-    pub(super) fn quiesce(&self) -> Result<(), DeviceError> {
-        let deadline = Instant::now() + QUIESCE_LIMIT;
+    /// one after `limit`, or [`QUIESCE_LIMIT`] if that is shorter.
+    pub(super) fn quiesce(&self, limit: Duration) -> Result<(), DeviceError> {
+        let deadline = Instant::now() + limit.min(QUIESCE_LIMIT);
         let mut state = self.state.lock();
         loop {
             if state.lost {
@@ -353,13 +353,13 @@ mod tests {
         let tpb = Tpb::new(TpbIndex::new(0));
         tpb.thread_ended();
         assert_eq!(tpb.increment(SemIndex::new(0)), Err(DeviceError::Lost));
-        assert_eq!(tpb.quiesce(), Err(DeviceError::Lost));
+        assert_eq!(tpb.quiesce(QUIESCE_LIMIT), Err(DeviceError::Lost));
     }
 
     #[test]
     fn an_outstanding_doorbell_is_not_rest() {
         let tpb = Tpb::new(TpbIndex::new(0));
-        assert_eq!(tpb.quiesce(), Ok(()));
+        assert_eq!(tpb.quiesce(QUIESCE_LIMIT), Ok(()));
         let ring = || tpb.ring(|_| Doorbell::Rings).unwrap();
         ring();
         assert!(tpb.is_at_rest().is_err());
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(tpb.take_doorbell(), Some(1));
         assert_eq!(tpb.take_doorbell(), None);
         tpb.rest();
-        assert_eq!(tpb.quiesce(), Ok(()));
+        assert_eq!(tpb.quiesce(QUIESCE_LIMIT), Ok(()));
     }
 
     #[test]

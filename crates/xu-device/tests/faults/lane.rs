@@ -45,7 +45,10 @@ impl Lane {
     pub(crate) fn reopen(&mut self, scenario: &Scenario) -> Result<bool, String> {
         self.machine.run_until_idle();
         for tpb in tpbs(scenario) {
-            match self.machine.quiesce(tpb) {
+            match self
+                .machine
+                .quiesce(tpb, core::time::Duration::from_secs(2))
+            {
                 Ok(()) => {}
                 Err(DeviceError::Busy { .. } | DeviceError::Lost) => return Ok(false),
                 Err(other) => return Err(format!("coming to rest: {other:?}")),

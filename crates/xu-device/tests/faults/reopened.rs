@@ -88,7 +88,11 @@ fn d7_a_core_that_hangs_does_not_come_to_rest_and_is_not_opened_again() {
         }
         assert_eq!(lane.reopen(&scenario), Ok(false));
         let tpb = TpbIndex::new(core);
-        assert_eq!(lane.machine.quiesce(tpb), Err(DeviceError::Busy { tpb }));
+        assert_eq!(
+            lane.machine
+                .quiesce(tpb, core::time::Duration::from_secs(2)),
+            Err(DeviceError::Busy { tpb })
+        );
     }
 }
 

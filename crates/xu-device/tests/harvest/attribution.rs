@@ -118,7 +118,7 @@ fn d3_what_was_read_is_given_back_before_waiting() {
     for engine in Engine::ALL {
         bench.start(FIRST, engine, TICK);
     }
-    bench.look();
+    let _ = bench.look();
     bench.scripted.forget();
     assert_eq!(bench.look(), Progress::Continue);
     for engine in Engine::ALL {
@@ -127,7 +127,7 @@ fn d3_what_was_read_is_given_back_before_waiting() {
     }
     // There is nothing more to give.
     bench.scripted.forget();
-    bench.look();
+    let _ = bench.look();
     let given_back = |call: &Call| matches!(call, Call::Acknowledge(..));
     assert_eq!(bench.scripted.count(given_back), 0);
 }
@@ -177,7 +177,7 @@ fn the_report_has_the_earliest_start_and_the_latest_end_over_both_cores() {
 #[test]
 fn a_report_has_only_the_times_that_are_known() {
     let mut bench = Bench::begun();
-    bench.look();
+    let _ = bench.look();
     let Progress::Fatal(report, _) = bench.step(LIMIT) else {
         panic!("no timeout");
     };
@@ -186,7 +186,7 @@ fn a_report_has_only_the_times_that_are_known() {
 
     let mut bench = Bench::begun();
     bench.start(FIRST, Engine::Act, TICK);
-    bench.look();
+    let _ = bench.look();
     let Progress::Fatal(report, _) = bench.step(LIMIT) else {
         panic!("no timeout");
     };

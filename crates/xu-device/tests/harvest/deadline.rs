@@ -39,7 +39,7 @@ fn d6_a_completion_that_is_already_in_a_ring_is_never_a_timeout() {
 fn d6_a_sweep_that_found_a_record_judges_no_deadline_and_the_empty_one_after_it_does() {
     for record in [custom(6), of_subtype(7)] {
         let mut bench = Bench::begun();
-        bench.look();
+        let _ = bench.look();
         bench.complete_all_but(FIRST, Engine::Dve);
         bench.start(FIRST, Engine::Dve, TICK);
         assert_eq!(bench.step(LIMIT * 2), Progress::Continue);
@@ -54,7 +54,7 @@ fn d6_a_sweep_that_found_a_record_judges_no_deadline_and_the_empty_one_after_it_
 #[test]
 fn d6_a_completion_behind_more_records_than_one_sweep_reads_is_not_a_timeout() {
     let mut bench = Bench::begun();
-    bench.look();
+    let _ = bench.look();
     bench.complete_all_but(FIRST, Engine::Act);
     bench.start(FIRST, Engine::Act, TICK);
     for _ in 0..100 {
@@ -71,7 +71,7 @@ fn d6_a_completion_behind_more_records_than_one_sweep_reads_is_not_a_timeout() {
 fn an_execution_without_a_limit_waits_for_ever() {
     let mut bench = Bench::open(2, &[FIRST]);
     bench.harvester.begin(0, STAGED, None);
-    bench.look();
+    let _ = bench.look();
     assert_eq!(
         bench.step(Duration::from_nanos(u64::MAX)),
         Progress::Continue
@@ -109,7 +109,7 @@ fn time_that_goes_backwards_is_no_time() {
 #[test]
 fn d3_a_timeout_with_the_overflow_bit_set_is_an_overflow() {
     let mut bench = Bench::begun();
-    bench.look();
+    let _ = bench.look();
     bench.scripted.latch_overflow(FIRST);
     let fault = Fault::Overflow { tpb: FIRST };
     let progress = bench.step(LIMIT);
@@ -121,7 +121,7 @@ fn d3_a_timeout_with_the_overflow_bit_set_is_an_overflow() {
 fn d3_the_overflow_of_any_core_that_has_not_ended_explains_a_timeout() {
     for overflowed in [FIRST, SECOND] {
         let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
-        bench.look();
+        let _ = bench.look();
         bench.scripted.latch_overflow(overflowed);
         let fault = Fault::Overflow { tpb: overflowed };
         let progress = bench.step(LIMIT);
@@ -133,7 +133,7 @@ fn d3_the_overflow_of_any_core_that_has_not_ended_explains_a_timeout() {
 fn d3_the_overflow_of_a_core_that_has_ended_explains_no_timeout() {
     let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
     bench.complete(FIRST, TICK);
-    bench.look();
+    let _ = bench.look();
     bench.scripted.latch_overflow(FIRST);
     let fault = timeout(SECOND, 5, Engine::Pe);
     assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
@@ -146,10 +146,10 @@ fn d3_the_overflow_bit_is_not_looked_at_on_the_happy_path() {
     bench.scripted.latch_overflow(SECOND);
     for execution in 1..50 {
         bench.harvester.begin(0, STAGED, Some(LIMIT));
-        bench.look();
+        let _ = bench.look();
         let end = TICK * execution;
         bench.complete(FIRST, end);
-        bench.step(LIMIT - NANOSECOND);
+        let _ = bench.step(LIMIT - NANOSECOND);
         bench.complete(SECOND, end);
         assert_done(bench.step(LIMIT * 2), Status::SUCCESS);
     }
@@ -162,7 +162,7 @@ fn the_timeout_names_the_core_that_has_not_ended_and_its_engines() {
     bench.complete(FIRST, TICK);
     bench.complete_all_but(SECOND, Engine::Pool);
     bench.start(SECOND, Engine::Pool, TICK);
-    bench.look();
+    let _ = bench.look();
     let fault = timeout(SECOND, 1, Engine::Pool);
     assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
 }
@@ -173,7 +173,7 @@ fn d5_two_cores_of_which_one_ends_after_1_ms_and_one_after_500_are_one_completio
     bench
         .harvester
         .begin(0, STAGED, Some(Duration::from_secs(1)));
-    bench.look();
+    let _ = bench.look();
     bench.complete(FIRST, TICK);
     let millisecond = Duration::from_millis(1);
     assert_eq!(bench.step(millisecond), Progress::Continue);

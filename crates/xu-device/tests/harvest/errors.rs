@@ -150,7 +150,7 @@ fn d5_the_errors_of_a_core_are_told_apart_by_its_own_last_end() {
 /// An execution that times out: everything in the error ring counts.
 fn timed_out_with(kind: ErrorKind) -> Progress {
     let mut bench = Bench::begun();
-    bench.look();
+    let _ = bench.look();
     bench.post_error(FIRST, kind, u64::MAX);
     bench.step(LIMIT)
 }
@@ -166,7 +166,7 @@ fn d6_a_timeout_is_renamed_by_a_stronger_status_that_ends_the_unit() {
 fn d6_after_a_timeout_errors_later_than_the_last_end_count_too() {
     let mut bench = Bench::begun();
     bench.complete_all_but(FIRST, Engine::Pe);
-    bench.look();
+    let _ = bench.look();
     bench.post_error(FIRST, ErrorKind::EccUncorrectable, TICK * 9);
     let status = Status::EXEC_HW_ERR_NC_UE;
     assert_fatal(bench.step(LIMIT), status, &hardware(FIRST, status));
@@ -209,10 +209,10 @@ fn d5_a_record_out_of_order_is_renamed_by_any_stronger_status_that_ends_the_unit
 #[test]
 fn a_fault_on_one_core_is_renamed_by_what_the_other_reports() {
     let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
-    bench.look();
+    let _ = bench.look();
     bench.complete(SECOND, TICK);
     bench.post_error(SECOND, ErrorKind::EccUncorrectable, TICK);
-    bench.step(LIMIT);
+    let _ = bench.step(LIMIT);
     let status = Status::EXEC_HW_ERR_NC_UE;
     assert_fatal(bench.step(LIMIT), status, &hardware(SECOND, status));
 }
@@ -384,5 +384,23 @@ fn d4_a_failed_execution_whose_request_queue_has_stopped_ends_the_unit() {
                 assert_done(other, Status::SUCCESS);
             }
         }
+    }
+}
+
+#[test]
+fn d4_an_error_record_from_the_future_hides_neither_itself_nor_what_comes_behind_it() {
+    for (first, status) in [
+        (ErrorKind::EccCorrectable, Status::SUCCESS),
+        (ErrorKind::Transient, Status::EXEC_COMPLETED_WITH_ERR),
+    ] {
+        let mut bench = Bench::begun();
+        bench.post_error(FIRST, first, u64::MAX);
+        bench.complete(FIRST, TICK);
+        assert_done(bench.run(), status);
+        bench.harvester.begin(0, STAGED, Some(LIMIT));
+        bench.post_error(FIRST, ErrorKind::EccUncorrectable, 2 * TICK - 5);
+        bench.complete(FIRST, 2 * TICK);
+        let fault = hardware(FIRST, Status::EXEC_HW_ERR_NC_UE);
+        assert_fatal(bench.run(), Status::EXEC_HW_ERR_NC_UE, &fault);
     }
 }

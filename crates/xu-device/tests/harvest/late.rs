@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 #[test]
 fn d6_what_comes_after_the_verdict_does_not_change_it() {
     let mut bench = Bench::begun();
-    bench.look();
+    let _ = bench.look();
     let fault = timeout(FIRST, 5, Engine::Pe);
     assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
     bench.complete(FIRST, TICK);
@@ -23,7 +23,7 @@ fn d6_what_comes_after_the_verdict_does_not_change_it() {
 fn d6_records_that_come_after_a_fault_are_counted_and_complete_nothing() {
     let mut bench = Bench::begun_with(2, &[FIRST, SECOND]);
     bench.complete(SECOND, TICK);
-    bench.look();
+    let _ = bench.look();
     assert_eq!(bench.harvester.late_records(), 0);
     assert_fatal(
         bench.step(LIMIT),
@@ -43,8 +43,8 @@ fn d6_records_that_come_after_a_fault_are_counted_and_complete_nothing() {
 #[test]
 fn d6_late_records_are_given_back_and_a_ring_of_them_is_the_most_that_is_read() {
     let mut bench = Bench::begun();
-    bench.look();
-    bench.step(LIMIT);
+    let _ = bench.look();
+    let _ = bench.step(LIMIT);
     // Fills the ring ten times over: without credit the scripted device has no room.
     for late in 1..=10 {
         for _ in 0..255 {

@@ -6,7 +6,7 @@ use crate::support::{
 };
 use xu_abi::record::ErrorKind;
 use xu_abi::{Engine, Status};
-use xu_device::harvest::{Fault, Harvester, Reason};
+use xu_device::harvest::{Fault, Harvester, Progress, Reason};
 use xu_device::{DeviceError, MemoryErrors};
 
 const NONE: MemoryErrors = MemoryErrors {
@@ -41,7 +41,7 @@ fn the_counters_are_not_looked_at_after_an_execution_that_succeeded() {
     let mut bench = Bench::open(2, &[FIRST, SECOND]);
     for execution in 1..50 {
         bench.harvester.begin(0, STAGED, Some(LIMIT));
-        bench.look();
+        let _ = bench.look();
         bench.complete(FIRST, execution * TICK);
         bench.complete(SECOND, execution * TICK);
         bench.post_error(FIRST, ErrorKind::EccCorrectable, execution * TICK);
@@ -72,9 +72,9 @@ fn d6_a_rise_says_why_an_execution_timed_out_overflowed_or_went_out_of_order() {
     for (errors, status) in rises() {
         let fault = Fault::Hardware { tpb: FIRST, status };
         let mut late = Bench::begun();
-        late.look();
+        let _ = late.look();
         let mut overflowed = Bench::begun();
-        overflowed.look();
+        let _ = overflowed.look();
         overflowed.scripted.latch_overflow(FIRST);
         let disordered = Bench::begun();
         disordered.post(FIRST, Engine::Pe, end(TICK));
@@ -147,7 +147,7 @@ fn d4_counters_that_cannot_be_read_end_the_unit_and_rename_nothing_stronger() {
     assert_fatal(bench.look(), Status::HW_ERROR, &fault);
 
     let mut bench = Bench::begun();
-    bench.look();
+    let _ = bench.look();
     bench.scripted.fail(refuse);
     let fault = Fault::Timeout {
         tpb: FIRST,
@@ -168,9 +168,33 @@ fn the_reason_names_what_has_risen() {
     };
     bench.scripted.set_memory_errors(FIRST, errors);
     bench.post(FIRST, Engine::Pe, end(TICK));
-    bench.look();
+    let _ = bench.look();
     assert_eq!(
         bench.harvester.reason().unwrap().to_string(),
         "core 0: uncorrectable memory errors: 2 in HBM, 3 in HBM that a reset repairs, 1 in the core"
     );
+}
+
+#[test]
+fn d4_a_question_that_fails_for_a_reason_of_its_own_decides_nothing() {
+    let busy = |call: &Call| {
+        let asks = matches!(call, Call::MemoryErrors(_) | Call::CheckDma(_));
+        asks.then_some(DeviceError::Driver {
+            call: "READ_HW_COUNTERS",
+            errno: 11,
+        })
+    };
+    let mut bench = Bench::begun();
+    bench.complete(FIRST, TICK);
+    bench.post_error(FIRST, ErrorKind::Transient, TICK);
+    bench.scripted.fail(busy);
+    assert_done(bench.look(), Status::EXEC_COMPLETED_WITH_ERR);
+
+    let mut bench = Bench::begun();
+    let _ = bench.look();
+    bench.scripted.fail(busy);
+    let Progress::Fatal(report, Fault::Timeout { .. }) = bench.step(LIMIT) else {
+        panic!("no timeout");
+    };
+    assert_eq!(report.status, Status::TIMEOUT);
 }

@@ -92,7 +92,7 @@ fn each_kind_of_device_error_is_told_once_for_each_sweep_with_the_mask_of_the_fi
             bench.post_error(FIRST, Unknown(id), 3 * TICK);
         }
     }
-    bench.look();
+    let _ = bench.look();
     let expected = (5..=255).map(|id| News::DeviceError(FIRST, Unknown(id), 0));
     assert_eq!(bench.heard.0, expected.collect::<Vec<_>>());
 }
@@ -118,7 +118,7 @@ fn a_barrier_that_is_overdue_is_told_with_its_core_and_the_time_at_each_threshol
         .scripted
         .set_semaphore(SECOND, map::COLLECTIVES_BARRIER, 0);
     for seconds in [119, 120, 121, 239, 241, 300] {
-        bench.step(Duration::from_secs(seconds));
+        let _ = bench.step(Duration::from_secs(seconds));
     }
     let expected = [
         News::BarrierOverdue(SECOND, Duration::from_secs(120)),

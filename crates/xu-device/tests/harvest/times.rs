@@ -180,7 +180,7 @@ fn a_fatal_execution_reports_the_times_that_it_has() {
     let mut bench = Bench::begun();
     bench.start(FIRST, Engine::Act, TICK);
     bench.post(FIRST, Engine::Act, collectives(7, TICK + 1));
-    bench.look();
+    let _ = bench.look();
     let Progress::Fatal(report, _) = bench.step(LIMIT) else {
         panic!("no timeout");
     };

@@ -85,7 +85,10 @@ fn barriers(client: &Client) -> i32 {
 
 fn is_busy(client: &Client) -> bool {
     let tpb = client.tpb;
-    client.machine.quiesce(tpb) == Err(DeviceError::Busy { tpb })
+    client
+        .machine
+        .quiesce(tpb, std::time::Duration::from_secs(2))
+        == Err(DeviceError::Busy { tpb })
 }
 
 fn assert_silent(posted: &Posted) {
@@ -178,7 +181,10 @@ fn ranks_meet_in_real_time_and_one_that_waits_is_busy_at_once() {
         for client in &mut clients {
             client.harvest().assert_clean();
             assert_eq!(barriers(client), generation);
-            assert_eq!(machine.quiesce(client.tpb), Ok(()));
+            assert_eq!(
+                machine.quiesce(client.tpb, std::time::Duration::from_secs(2)),
+                Ok(())
+            );
         }
     }
     join(&mut clients[1], 1, 0, 3);
@@ -286,7 +292,10 @@ fn d7_in_real_time_too_a_core_comes_to_rest_when_its_queue_is_opened_again() {
         join(&mut clients[0], 1, 0, 2);
         clients[0].assert_hangs();
         clients[0].rings = Rings::open(&machine, map::model_exec_queue(CORE));
-        assert_eq!(machine.quiesce(CORE), Ok(()));
+        assert_eq!(
+            machine.quiesce(CORE, std::time::Duration::from_secs(2)),
+            Ok(())
+        );
     }
     for rank in 0..2 {
         join(&mut clients[rank as usize], 1, rank, 2);

@@ -77,7 +77,12 @@ fn a_network_runs_from_bytes_to_records() {
         }
         assert!(records[0].device_ts.get() < records[1].device_ts.get());
     }
-    assert_eq!(client.machine.quiesce(CORE), Ok(()));
+    assert_eq!(
+        client
+            .machine
+            .quiesce(CORE, std::time::Duration::from_secs(2)),
+        Ok(())
+    );
     assert_eq!(client.machine.read_semaphore(CORE, ready), Ok(0));
 }
 
@@ -167,7 +172,12 @@ fn executions_queue_behind_each_other() {
             client.harvest().assert_clean();
         }
     }
-    assert_eq!(client.machine.quiesce(CORE), Ok(()));
+    assert_eq!(
+        client
+            .machine
+            .quiesce(CORE, std::time::Duration::from_secs(2)),
+        Ok(())
+    );
     assert_eq!(
         client.machine.read_semaphore(CORE, map::INFERENCE_START),
         Ok(0)

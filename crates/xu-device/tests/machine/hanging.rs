@@ -45,7 +45,12 @@ fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside() {
     client.assert_hangs();
     client.machine.increment_semaphore(CORE, SEMAPHORE).unwrap();
     client.harvest().assert_clean();
-    assert_eq!(client.machine.quiesce(CORE), Ok(()));
+    assert_eq!(
+        client
+            .machine
+            .quiesce(CORE, std::time::Duration::from_secs(2)),
+        Ok(())
+    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn arguments_out_of_range_are_refused() {
     let absent = TpbIndex::new(1);
     bad(machine.increment_semaphore(absent, SEMAPHORE));
     bad(machine.read_semaphore(absent, SEMAPHORE).map(drop));
-    bad(machine.quiesce(absent));
+    bad(machine.quiesce(absent, std::time::Duration::from_secs(2)));
     bad(machine.overflow_latched(absent).map(drop));
     bad(machine.allocate(Place::Hbm(absent), 1, 1).map(drop));
     bad(machine.allocate(Place::Host, 0, 1).map(drop));
@@ -211,6 +211,6 @@ proptest! {
         }
         let started = descriptors.len() as u32;
         prop_assert!(client.machine.start_dma(rings.queue, started).is_ok());
-        prop_assert!(client.machine.quiesce(CORE).is_ok());
+        prop_assert!(client.machine.quiesce(CORE, std::time::Duration::from_secs(2)).is_ok());
     }
 }

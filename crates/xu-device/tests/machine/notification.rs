@@ -28,7 +28,10 @@ fn a_full_notification_ring_drops_latches_and_says_so() {
         client.arm(&request, &WHOLE);
         client.fire();
     }
-    assert_eq!(machine.quiesce(CORE), Ok(()));
+    assert_eq!(
+        machine.quiesce(CORE, std::time::Duration::from_secs(2)),
+        Ok(())
+    );
     // Three of four records fit: the second END of each engine is lost.
     assert_eq!(machine.overflow_latched(CORE), Ok(true));
     client.harvest().assert_clean();
@@ -38,7 +41,10 @@ fn a_full_notification_ring_drops_latches_and_says_so() {
     machine.acknowledge(CORE, reader.nq, reader.offset).unwrap();
     client.arm(&request, &WHOLE);
     client.fire();
-    assert_eq!(machine.quiesce(CORE), Ok(()));
+    assert_eq!(
+        machine.quiesce(CORE, std::time::Duration::from_secs(2)),
+        Ok(())
+    );
     let record: StatusRecord = transmute!(client.status[0].next(&machine).unwrap());
     assert_eq!(record.subtype(), Subtype::Start);
     assert_ne!(record.ring_and_tag & ring_bits::RING_OVERFLOW, 0);

@@ -42,7 +42,12 @@ fn d2_a_doorbell_that_is_lost_starts_nothing_and_the_next_one_serves_its_request
     client.arm(&request, &WHOLE);
     client.fire();
     assert_eq!(client.drain().status.concat(), []);
-    assert_eq!(client.machine.quiesce(CORE), Ok(()));
+    assert_eq!(
+        client
+            .machine
+            .quiesce(CORE, std::time::Duration::from_secs(2)),
+        Ok(())
+    );
     let start = client.machine.read_semaphore(CORE, map::INFERENCE_START);
     assert_eq!(start, Ok(0));
     client.fire();
@@ -202,7 +207,7 @@ fn d4_a_device_that_goes_fails_every_call_and_can_be_dropped() {
         machine.run_until_idle();
         // In real time the call waits until the device is gone.
         for tpb in [CORE, TpbIndex::new(1)] {
-            while machine.quiesce(tpb) != Err(LOST) {
+            while machine.quiesce(tpb, std::time::Duration::from_secs(2)) != Err(LOST) {
                 std::thread::yield_now();
             }
         }

@@ -50,7 +50,12 @@ fn second(fault: Fault) -> (Client, Posted) {
 /// The same, for a fault that does no harm to the third execution.
 fn second_of_three(fault: Fault) -> Posted {
     let (mut client, posted) = second(fault);
-    assert_eq!(client.machine.quiesce(CORE), Ok(()));
+    assert_eq!(
+        client
+            .machine
+            .quiesce(CORE, std::time::Duration::from_secs(2)),
+        Ok(())
+    );
     assert_eq!(client.machine.overflow_latched(CORE), Ok(false));
     client.assert_still_works();
     assert_eq!(client.machine.injected().len(), 1);
@@ -76,7 +81,12 @@ fn d6_an_engine_that_hangs_posts_start_and_keeps_the_core_busy_for_good() {
     let (mut client, posted) = second(Fault::HangEngine { engine: ENGINE });
     assert_others_are_sound(&posted);
     assert_eq!(posted.subtypes(ENGINE), [START]);
-    assert_eq!(client.machine.quiesce(CORE), BUSY);
+    assert_eq!(
+        client
+            .machine
+            .quiesce(CORE, std::time::Duration::from_secs(2)),
+        BUSY
+    );
     let request = client.request(&halting());
     client.arm(&request, &WHOLE);
     client.fire();
@@ -97,7 +107,12 @@ fn d4_an_engine_that_cannot_read_hbm_stops_there_and_the_error_is_counted() {
         assert_others_are_sound(&posted);
         assert_eq!(posted.subtypes(ENGINE), [START]);
         assert_eq!(posted.errors, []);
-        assert_eq!(client.machine.quiesce(CORE), BUSY);
+        assert_eq!(
+            client
+                .machine
+                .quiesce(CORE, std::time::Duration::from_secs(2)),
+            BUSY
+        );
         let counted = MemoryErrors {
             sram: 0,
             hbm: u64::from(!repairable),
@@ -261,7 +276,12 @@ fn d3_a_queue_that_finds_no_room_loses_the_records_of_one_execution() {
         assert_others_are_sound(&posted);
         assert_eq!(posted.status[ENGINE.index()], []);
         assert_eq!(client.machine.overflow_latched(CORE), Ok(latched));
-        assert_eq!(client.machine.quiesce(CORE), Ok(()));
+        assert_eq!(
+            client
+                .machine
+                .quiesce(CORE, std::time::Duration::from_secs(2)),
+            Ok(())
+        );
         // The next record that fits says that some are missing, whether or not the cause is latched.
         let third = client.run(&halting());
         third.assert_clean();

@@ -92,7 +92,11 @@ fn the_same_seed_and_calls_give_the_same_records_stamps_and_bytes() {
     assert!(first == run(5, |_| {}));
     // Looking changes nothing.
     let looked = run(5, |machine| {
-        let _ = (machine.next_due(), machine.now_ns(), machine.quiesce(CORE));
+        let _ = (
+            machine.next_due(),
+            machine.now_ns(),
+            machine.quiesce(CORE, std::time::Duration::from_secs(2)),
+        );
         let _ = (
             machine.clock(),
             machine.injected(),
@@ -148,7 +152,12 @@ fn d7_opening_the_queue_again_forgets_a_request_that_is_half_received() {
             // It was received as a whole.
             posted.assert_clean();
         }
-        assert_eq!(client.machine.quiesce(CORE), Ok(()));
+        assert_eq!(
+            client
+                .machine
+                .quiesce(CORE, std::time::Duration::from_secs(2)),
+            Ok(())
+        );
         assert_eq!(client.machine.check_dma(client.rings.queue), Ok(()));
         client.assert_still_works();
     }
@@ -202,7 +211,10 @@ fn nothing_happens_and_no_time_passes_unless_the_machine_is_told() {
     client.fire();
     // The doorbell is consumed at once; the first descriptor takes its time.
     assert_eq!(machine.read_semaphore(CORE, map::INFERENCE_START), Ok(1));
-    assert_eq!(machine.quiesce(CORE), Err(DeviceError::Busy { tpb: CORE }));
+    assert_eq!(
+        machine.quiesce(CORE, std::time::Duration::from_secs(2)),
+        Err(DeviceError::Busy { tpb: CORE })
+    );
     assert!(machine.step());
     assert_eq!(machine.read_semaphore(CORE, map::INFERENCE_START), Ok(0));
     assert!(!machine.step());
@@ -215,7 +227,10 @@ fn nothing_happens_and_no_time_passes_unless_the_machine_is_told() {
     assert!(machine.step());
     assert!(!machine.step());
     client.drain().assert_clean();
-    assert_eq!(machine.quiesce(CORE), Ok(()));
+    assert_eq!(
+        machine.quiesce(CORE, std::time::Duration::from_secs(2)),
+        Ok(())
+    );
     assert_eq!(machine.next_due(), None);
     assert!(machine.now_ns() > due);
     assert_eq!(machine.clock().host_ns, machine.now_ns());

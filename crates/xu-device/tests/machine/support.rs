@@ -326,7 +326,11 @@ impl Client {
     pub(crate) fn assert_hangs(&self) {
         for _ in 0..PATIENCE {
             // A running core is busy after two seconds; a hung one at once.
-            if self.machine.quiesce(self.tpb) == Err(DeviceError::Busy { tpb: self.tpb }) {
+            if self
+                .machine
+                .quiesce(self.tpb, std::time::Duration::from_secs(2))
+                == Err(DeviceError::Busy { tpb: self.tpb })
+            {
                 return;
             }
             std::thread::yield_now();

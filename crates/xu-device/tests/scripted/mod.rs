@@ -435,7 +435,7 @@ impl Device for Scripted {
         self.state().clock.unwrap_or(CLOCK)
     }
 
-    fn quiesce(&self, tpb: TpbIndex) -> Result<(), DeviceError> {
+    fn quiesce(&self, tpb: TpbIndex, _: core::time::Duration) -> Result<(), DeviceError> {
         self.enter(Call::Quiesce(tpb)).map(drop)
     }
 }

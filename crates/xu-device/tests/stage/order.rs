@@ -188,7 +188,7 @@ fn d8_whichever_write_of_whichever_core_fails_no_doorbell_rings() {
 }
 
 #[test]
-fn d8_a_doorbell_that_fails_is_an_error_and_the_index_is_not_consumed() {
+fn d8_after_a_doorbell_that_fails_nothing_is_staged_any_more() {
     for failing in [FIRST, SECOND] {
         let mut bench = Bench::open(&[FIRST, SECOND], SkipConfig::Never);
         let programs = [FIRST, SECOND].map(|tpb| bench.program(tpb, 2, 1, 1));
@@ -198,6 +198,50 @@ fn d8_a_doorbell_that_fails_is_an_error_and_the_index_is_not_consumed() {
         assert_eq!(bench.execute(&programs), Err(DeviceError::Lost));
         assert_eq!(bench.doorbells().last(), Some(&failing));
         bench.scripted.fail(|_| None);
-        assert_eq!(bench.execute(&programs), Ok(0));
+        let ended = DeviceError::Failed { what: "stager" };
+        assert_eq!(bench.execute(&programs), Err(ended));
+        assert_eq!(bench.scripted.log(), []);
     }
+}
+
+#[test]
+fn d8_a_preparation_that_was_overtaken_by_another_model_is_refused_and_nothing_is_written() {
+    let mut bench = Bench::open(&[FIRST], SkipConfig::WhenEqual);
+    let (a, b) = (
+        [bench.program(FIRST, 4, 1, 1)],
+        [bench.program(FIRST, 4, 2, 2)],
+    );
+    bench.execute(&a).unwrap();
+    let early = bench.stager.prepare(&a, &TENSORS).unwrap();
+    bench.execute(&b).unwrap();
+    bench.scripted.forget();
+    let refused = bench.stager.commit(&a, &TENSORS, &early);
+    assert!(
+        matches!(refused, Err(DeviceError::BadArgument { .. })),
+        "{refused:?}"
+    );
+    // Also when only what is loaded has become unknown.
+    let early = bench.stager.prepare(&a, &TENSORS).unwrap();
+    bench.stager.forget_loaded();
+    let refused = bench.stager.commit(&a, &TENSORS, &early);
+    assert!(
+        matches!(refused, Err(DeviceError::BadArgument { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(bench.scripted.log(), []);
+}
+
+#[test]
+fn d8_a_preparation_of_another_stager_is_refused_and_no_doorbell_rings() {
+    let mut bench = Bench::open(&[FIRST, SECOND], SkipConfig::Never);
+    let programs = [FIRST, SECOND].map(|tpb| bench.program(tpb, 2, 1, 1));
+    let one = Bench::open(&[FIRST], SkipConfig::Never);
+    let foreign = one.stager.prepare(&programs[..1], &TENSORS).unwrap();
+    bench.scripted.forget();
+    let refused = bench.stager.commit(&programs, &TENSORS, &foreign);
+    assert!(
+        matches!(refused, Err(DeviceError::BadArgument { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(bench.scripted.log(), []);
 }
