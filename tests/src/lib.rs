@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
 use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape, map};
 
@@ -28,6 +29,7 @@ struct State {
     held: VecDeque<(TpbIndex, SemIndex)>,
     fail_doorbells: bool,
     released: Vec<DeviceAddr>,
+    asked_for_rest: Vec<Duration>,
 }
 
 impl Meddler {
@@ -70,6 +72,11 @@ impl Meddler {
     /// Where memory has been released so far.
     pub fn released(&self) -> Vec<DeviceAddr> {
         self.with(|state| state.released.clone())
+    }
+
+    /// How long each call has waited at most for a core to come to rest.
+    pub fn asked_for_rest(&self) -> Vec<Duration> {
+        self.with(|state| state.asked_for_rest.clone())
     }
 
     /// From now on every doorbell fails.
@@ -195,7 +202,8 @@ impl Device for Meddler {
         self.inner.clock()
     }
 
-    fn quiesce(&self, tpb: TpbIndex, limit: core::time::Duration) -> Result<(), DeviceError> {
+    fn quiesce(&self, tpb: TpbIndex, limit: Duration) -> Result<(), DeviceError> {
+        self.with(|state| state.asked_for_rest.push(limit));
         self.inner.quiesce(tpb, limit)
     }
 }

@@ -10,7 +10,9 @@ use lane_tests::{DIGITS, Meddler};
 use nrta::{CloseError, Model, Runtime, Status};
 use std::sync::Arc;
 use std::time::Duration;
-use xu_device::simulated::{Machine, MachineConfig};
+use xu_abi::{Engine, TpbIndex};
+use xu_device::simulated::{Fault, FaultPlan, Machine, MachineConfig, Rule, Time, When};
+use xu_device::{Device, Place};
 
 #[test]
 fn f7_an_idle_runtime_closes_in_no_time() {
@@ -63,4 +65,90 @@ fn f7_a_late_close_reports_and_the_requests_go_on() {
     for pending in pending {
         pending.wait().unwrap();
     }
+}
+
+#[test]
+fn d7_memory_of_a_move_that_may_still_arrive_is_not_given_back_on_closing() {
+    let machine = Machine::start(MachineConfig {
+        time: Time::Virtual,
+        hbm_bytes: 1 << 20,
+        ..MachineConfig::default()
+    })
+    .unwrap();
+    let runtime = Runtime::builder()
+        .device(Arc::clone(&machine) as Arc<dyn Device>)
+        .exec_timeout(Some(Duration::from_millis(1)))
+        .open()
+        .unwrap();
+    let core = runtime.core(0).unwrap();
+    let tensor = core.allocate(64).unwrap();
+    let moves = core.tensor_op(0).unwrap();
+    let mut pending = moves.write(&tensor, 0, vec![7; 64]).unwrap();
+    // Time passes until the worker has posted the move and given it up; nobody lets the queue walk meanwhile.
+    let error = loop {
+        machine.advance(Duration::from_millis(1));
+        match pending.wait_timeout(Duration::from_millis(1)) {
+            Ok(outcome) => break outcome.unwrap_err(),
+            Err(again) => pending = again,
+        }
+    };
+    assert_eq!(error.status, Status::TIMEOUT);
+    drop((tensor, moves, core));
+    runtime.close();
+
+    // The machine goes on, and what is free of its memory is somebody else's.
+    let place = Place::Hbm(TpbIndex::new(0));
+    let mut others = Vec::new();
+    while let Ok(block) = machine.allocate(place, 64, 64) {
+        machine.write(block, &[0; 64]).unwrap();
+        others.push(block);
+    }
+    assert!(machine.run_until_idle());
+    for block in others {
+        let mut bytes = [0; 64];
+        machine.read(block, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 64], "{block}");
+    }
+}
+
+#[test]
+fn f7_a_device_is_asked_for_rest_once_and_no_longer_than_the_deadline() {
+    const CORES: u16 = 4;
+    let fault = Fault::SlowEngine {
+        engine: Engine::Pe,
+        by_ns: u64::MAX,
+    };
+    let rule = Rule {
+        when: When::default(),
+        fault,
+    };
+    let machine = Machine::start(MachineConfig {
+        tpbs: CORES,
+        faults: FaultPlan { rules: vec![rule] },
+        ..MachineConfig::default()
+    });
+    let device = Meddler::new(machine.unwrap());
+    let runtime = Runtime::builder()
+        .device(Arc::clone(&device) as Arc<dyn Device>)
+        .cores(CORES.into())
+        .exec_timeout(Some(Duration::from_millis(1)))
+        .open()
+        .unwrap();
+    for index in 0..CORES {
+        let core = runtime.core(index.into()).unwrap();
+        let model = Model::open(format!("{DIGITS}/model.xum")).unwrap();
+        let model = core.load(&model, 1).unwrap();
+        let input = model.allocate_input(0).unwrap();
+        let outputs = [0, 1].map(|index| model.allocate_output(index).unwrap());
+        let run = core
+            .compute()
+            .execute(&model, &[&input], &[&outputs[0], &outputs[1]]);
+        assert_eq!(run.unwrap().wait().unwrap_err().status, Status::TIMEOUT);
+    }
+    let before = device.asked_for_rest().len();
+    let limit = Duration::from_millis(10);
+    runtime.close_within(limit).unwrap();
+    let asked = &device.asked_for_rest()[before..];
+    assert!((1..=usize::from(CORES)).contains(&asked.len()), "{asked:?}");
+    assert!(asked.iter().all(|asked| *asked <= limit), "{asked:?}");
 }

@@ -690,3 +690,108 @@ fn an_execution_that_fails_says_what_the_device_said() {
     assert!(error.value.is_some(), "the timings are there all the same");
     assert_eq!(bench.core.compute().health(), Health::Healthy);
 }
+
+#[test]
+fn f6_what_a_failing_doorbell_takes_down_with_it_says_why() {
+    let device = Meddler::new(Machine::start(MachineConfig::default()).unwrap());
+    let runtime = Runtime::builder()
+        .device(Arc::clone(&device) as Arc<dyn nrta::Device>)
+        .open()
+        .unwrap();
+    let core = runtime.core(0).unwrap();
+    let model = core
+        .load(&Model::open(format!("{DIGITS}/model.xum")).unwrap(), 1)
+        .unwrap();
+    let image = model.allocate_input(0).unwrap();
+    let outputs = [0, 1].map(|index| model.allocate_output(index).unwrap());
+    let execute = || {
+        core.compute()
+            .execute(&model, &[&image], &[&outputs[0], &outputs[1]])
+    };
+    device.hold_doorbells();
+    let ahead = execute().unwrap();
+    device.fail_doorbells();
+    let refused = execute().unwrap_err();
+    assert_eq!(refused.status(), Status::HW_ERROR);
+    let error = ahead.wait().unwrap_err();
+    assert_eq!(error.status, Status::EXEC_UNIT_UNRECOVERABLE);
+    let cause = core.compute().cause().unwrap();
+    assert!(
+        error
+            .detail
+            .is_some_and(|detail| cause.text.contains(&detail))
+    );
+}
+
+#[test]
+fn d4_times_that_cannot_be_true_are_none_and_are_not_counted() {
+    use nrta::simulated::{Engine, Fault, FaultPlan, Mark, Rule, When};
+    for (record, byte) in [(Mark::End, 15), (Mark::Start, 15), (Mark::End, 13)] {
+        let fault = Fault::CorruptRecord {
+            engine: Engine::Pe,
+            record,
+            byte,
+            with: 0xFF,
+        };
+        let rule = Rule {
+            when: When::default(),
+            fault,
+        };
+        let plan = FaultPlan { rules: vec![rule] };
+        let runtime = Runtime::builder().simulated_faults(plan).open().unwrap();
+        let core = runtime.core(0).unwrap();
+        let model = core
+            .load(&Model::open(format!("{DIGITS}/model.xum")).unwrap(), 1)
+            .unwrap();
+        let image = model.allocate_input(0).unwrap();
+        let outputs = [0, 1].map(|index| model.allocate_output(index).unwrap());
+        let run = core
+            .compute()
+            .execute(&model, &[&image], &[&outputs[0], &outputs[1]]);
+        let ran = run.unwrap().wait().unwrap();
+        let counters = runtime.counters();
+        let core_time = counters.counter(nrta::TpbIndex::new(0), nrta::CoreCounter::NC_TIME);
+        let total = counters.counter(nrta::TpbIndex::new(0), nrta::CoreCounter::LATENCY_TOTAL);
+        let (core_time, total) = (core_time.unwrap(), total.unwrap());
+        // Stamps may be off by a millisecond.
+        assert!(
+            core_time <= total + 2_000,
+            "{record:?} {byte}: {core_time} of {total}"
+        );
+        let limit = std::time::Duration::from_micros(total + 2_000);
+        assert!(ran.device_time.is_none_or(|time| time <= limit), "{ran:?}");
+    }
+}
+
+#[test]
+fn what_a_full_queue_refuses_is_counted() {
+    let device = Meddler::new(Machine::start(MachineConfig::default()).unwrap());
+    let runtime = Runtime::builder()
+        .device(Arc::clone(&device) as Arc<dyn nrta::Device>)
+        .compute_limit(1)
+        .open()
+        .unwrap();
+    let core = runtime.core(0).unwrap();
+    let model = core
+        .load(&Model::open(format!("{DIGITS}/model.xum")).unwrap(), 1)
+        .unwrap();
+    let image = model.allocate_input(0).unwrap();
+    let outputs = [0, 1].map(|index| model.allocate_output(index).unwrap());
+    let execute = || {
+        core.compute()
+            .execute(&model, &[&image], &[&outputs[0], &outputs[1]])
+    };
+    device.hold_doorbells();
+    let first = execute().unwrap();
+    for _ in 0..3 {
+        assert!(execute().unwrap_err().is_queue_full());
+    }
+    device.release_doorbells();
+    first.wait().unwrap();
+    let counters = runtime.counters();
+    let counter = nrta::CoreCounter::INFER_FAILED_TO_QUEUE;
+    assert_eq!(
+        counters.counter(nrta::TpbIndex::new(0), counter).unwrap(),
+        3
+    );
+}
