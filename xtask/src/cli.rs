@@ -238,11 +238,18 @@ fn parse_soak(mut arguments: impl Iterator<Item = String>) -> Result<Command, St
             }
             _ => return Err(format!("`{argument}` is not understood by soak")),
         };
-        if length.replace(asked).is_some() {
-            return Err("soak takes one of `--seeds`, `--minutes` and `--seed`".to_owned());
+        let is_nothing = matches!(asked, Length::Seeds(0) | Length::Minutes(0));
+        if length.replace(asked).is_some() || is_nothing {
+            return Err(
+                "soak takes one of `--seeds`, `--minutes` and `--seed`, the first two above 0"
+                    .to_owned(),
+            );
         }
     }
     options.length = length.unwrap_or(options.length);
+    if matches!(options.length, Length::One(_)) && options.first.is_some() {
+        return Err("`--seed` is one scenario; `--first` is for many".to_owned());
+    }
     Ok(Command::Soak(options))
 }
 
@@ -509,6 +516,9 @@ mod tests {
             "soak --seeds",
             "soak --seeds many",
             "soak --seeds 1 --minutes 1",
+            "soak --seeds 0",
+            "soak --minutes 0",
+            "soak --seed 1 --first 2",
             "soak 5",
             "soak --hours 5",
         ] {

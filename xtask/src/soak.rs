@@ -51,13 +51,34 @@ pub(crate) fn soak(workspace: &Workspace, options: &SoakOptions) -> Result<bool,
         eprintln!("{name}={value}");
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let status = Command::new(cargo)
-        .args(["test", "--locked", "-p", "xu-device", "--test", "faults"])
-        .args(["--", "--exact", TEST, "--nocapture"])
+    let faults = |arguments: &[&str]| {
+        let mut command = Command::new(&cargo);
+        command
+            .args([
+                "test",
+                "--locked",
+                "-p",
+                "xu-device",
+                "--test",
+                "faults",
+                "--",
+            ])
+            .args(arguments)
+            .current_dir(&workspace.root);
+        command
+    };
+    let fails = |fault| format!("cargo does not start: {fault}");
+    // A name that fits no test would be a run of nothing that succeeds.
+    let listed = faults(&["--exact", TEST, "--list"])
+        .output()
+        .map_err(fails)?;
+    if !String::from_utf8_lossy(&listed.stdout).contains("1 test") {
+        return Err(format!("there is no test {TEST}"));
+    }
+    let status = faults(&["--exact", TEST, "--nocapture"])
         .envs(variables)
-        .current_dir(&workspace.root)
         .status()
-        .map_err(|fault| format!("cargo does not start: {fault}"))?;
+        .map_err(fails)?;
     Ok(status.success())
 }
 

@@ -33,6 +33,9 @@ exit code: 0 when the run succeeded and predictions are as expected, 1 when not,
 2 when the command line or a file is not acceptable.
 ";
 
+/// Most physical cores of a simulated machine.
+const MAX_TPBS: u32 = 256;
+
 /// What to do.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -105,6 +108,12 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
     }
     if command.is_none() {
         return Err(usage("no command, expected run"));
+    }
+    if args.cores * args.tpbs > MAX_TPBS {
+        let (cores, tpbs) = (args.cores, args.tpbs);
+        let text =
+            format!("--cores {cores} with --tpbs {tpbs} are more than {MAX_TPBS} physical cores");
+        return Err(usage(text));
     }
     args.dir = dir.ok_or_else(|| usage("run needs a directory"))?;
     Ok(Command::Run(args))

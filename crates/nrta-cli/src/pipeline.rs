@@ -15,6 +15,7 @@ use nrta::{
 };
 use std::cell::RefCell;
 use std::error::Error;
+use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,9 @@ pub(crate) struct RunResult {
     pub(crate) elapsed: Duration,
     pub(crate) measured: Measured,
 }
+
+/// Most bytes of a plan of faults.
+const MAX_PLAN: u64 = 1 << 20;
 
 /// What the lanes measure.
 #[derive(Debug, Default)]
@@ -81,7 +85,14 @@ fn faults(file: Option<&Path>) -> Result<FaultPlan, Failure> {
         return Ok(FaultPlan::default());
     };
     let refused = |why: String| Failure::Input(format!("{}: {why}", file.display()));
-    let bytes = std::fs::read(file).map_err(|error| refused(error.to_string()))?;
+    // A plan is a page or two; a device or a pipe that never ends is none.
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(file)
+        .and_then(|open| open.take(MAX_PLAN).read_to_end(&mut bytes))
+        .map_err(|error| refused(error.to_string()))?;
+    if read as u64 == MAX_PLAN {
+        return Err(refused(format!("longer than {MAX_PLAN} bytes")));
+    }
     serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))
 }
 

@@ -259,5 +259,7 @@ fn a_plan_that_makes_no_sense_is_refused_by_name() {
         &run_digits(&["--faults", "/does/not/exist"]),
         "/does/not/exist",
     );
+    assert_refused(&run_digits(&["--faults", "/dev/zero"]), "longer than");
     assert_refused(&run_digits(&["--seed", "-1"]), "-1");
+    assert_refused(&run_digits(&["--cores", "200", "--tpbs", "2"]), "--tpbs 2");
 }

@@ -50,13 +50,13 @@ pub struct Finished {
     pub status: Status,
     /// What else was wrong.
     pub flags: ErrorFlags,
-    /// How long the device was busy with it.
+    /// From submission to the last END.
     pub device: Option<Duration>,
     /// From submission to completion.
     pub total: Option<Duration>,
-    /// How long this core was busy with it.
+    /// From the first START to the last END.
     pub core: Option<Duration>,
-    /// How long it spent in collectives.
+    /// From the first CC_START to the last CC_END.
     pub cc: Option<Duration>,
 }
 

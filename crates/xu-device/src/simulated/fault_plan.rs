@@ -129,7 +129,7 @@ pub enum Fault {
         /// What it is exclusive-ored with.
         with: u8,
     },
-    /// A record with this subtype is posted in the place of END.
+    /// A record with this subtype is posted in the place of END. One that is known means what it always means.
     UnknownSubtype {
         /// Of which engine.
         #[serde(with = "EngineName")]

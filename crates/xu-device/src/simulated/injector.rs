@@ -3,7 +3,8 @@
 //! Called by the machine (calls, doorbells) and by sequencers (executions).
 //! Rules: [`When`](super::When). A rule is asked when its fault could happen, so a core that is stuck uses up no
 //! rule. What is drawn for a rule depends on the seed, the rule, the core and the number of the execution or call, and on
-//! nothing else: neither other rules nor the order in which cores run change it.
+//! nothing else: neither other rules nor the order in which cores run change it. How often a rule applies (`times`) is
+//! counted over all cores, and so depends on their order.
 //!
 //! ```text
 //!   doorbell n ----> lost, or refused?  --> number n goes to the sequencer

@@ -53,7 +53,7 @@ fn each_execution_completes_once_with_the_status_that_the_specification_predicts
     let until = Until::from_environment();
     let first = number("XU_FAULTS_FIRST").unwrap_or(0);
     while !until.is_reached(&coverage) {
-        let scenario = Scenario::of(first + coverage.scenarios);
+        let scenario = Scenario::of(first.wrapping_add(coverage.scenarios));
         coverage.scenarios += 1;
         match verdict(&scenario) {
             Ok((ran, predictions)) => coverage.add(&ran, &predictions),
@@ -61,6 +61,7 @@ fn each_execution_completes_once_with_the_status_that_the_specification_predicts
         }
     }
     println!("{coverage:#?}");
+    assert!(coverage.executions > 0, "nothing was run");
     coverage.demand();
 }
 
