@@ -9,13 +9,14 @@ use xu_abi::DeviceAddr;
 
 /// Reserved memory; dropping it gives it back.
 ///
-/// Whoever drops it must know that the device no longer reads or writes there.
+/// Whoever drops it must know that the device no longer reads or writes there, or say [`DeviceMemory::leak`] before.
 #[derive(Debug)]
 pub struct DeviceMemory {
     device: Arc<dyn Device>,
     place: Place,
     addr: DeviceAddr,
     bytes: u64,
+    leaked: bool,
 }
 
 impl DeviceMemory {
@@ -35,7 +36,13 @@ impl DeviceMemory {
             place,
             addr,
             bytes,
+            leaked: false,
         })
+    }
+
+    /// Never gives it back, since the device may go on reading or writing there.
+    pub fn leak(&mut self) {
+        self.leaked = true;
     }
 
     /// Whose memory it is.
@@ -96,6 +103,9 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
+        if self.leaked {
+            return;
+        }
         // The address came from `allocate`, so the only refusal is a device that is gone.
         let _ = self.device.release(self.addr);
     }

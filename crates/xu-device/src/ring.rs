@@ -108,6 +108,12 @@ impl DescriptorRing {
         Ok(())
     }
 
+    /// Never gives the rings back, since the device may go on reading them.
+    pub fn leak(&mut self) {
+        self.tx.leak();
+        self.rx.leak();
+    }
+
     /// Hands the last `pairs` to the device.
     ///
     /// # Errors

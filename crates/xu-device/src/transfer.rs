@@ -31,6 +31,8 @@ const MARKER_TARGET: u64 = 4;
 const WORD: u32 = 4;
 
 /// One DMA queue with its bounce buffer.
+///
+/// Dropped with a chunk in flight, it never gives back bounce buffer, marker and rings: the device may still touch them.
 #[derive(Debug)]
 pub struct TransferQueue {
     device: Arc<dyn Device>,
@@ -48,10 +50,11 @@ impl TransferQueue {
     /// As [`DescriptorRing::open`].
     pub fn open(device: &Arc<dyn Device>, queue: DmaQueue) -> Result<Self, DeviceError> {
         let pairs = (CHUNK as u32).div_ceil(MAX_PAIR_BYTES) + 1;
-        let ring = DescriptorRing::open(device, queue, pairs)?;
         let bounce = DeviceMemory::allocate(device, Place::Host, CHUNK as u64, 64)?;
         let marker = DeviceMemory::allocate(device, Place::Host, 64, 64)?;
         marker.write(MARKER_SOURCE, &COMPLETION_MARKER.to_le_bytes())?;
+        // Last: nothing fails any more once the device knows of the rings.
+        let ring = DescriptorRing::open(device, queue, pairs)?;
         Ok(Self {
             device: Arc::clone(device),
             queue,
@@ -171,6 +174,16 @@ impl TransferQueue {
             WORD,
         )?;
         self.ring.start(pairs + 1)
+    }
+}
+
+impl Drop for TransferQueue {
+    fn drop(&mut self) {
+        if self.in_flight {
+            self.ring.leak();
+            self.bounce.leak();
+            self.marker.leak();
+        }
     }
 }
 

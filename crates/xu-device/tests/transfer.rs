@@ -304,3 +304,37 @@ fn a_copy_passes_no_bounce_buffer_and_a_fill_uses_what_is_in_it() {
     assert_eq!((pairs[0].1, pairs[0].2), (TARGET, 60));
     assert_eq!(bench.scripted.peek(pairs[0].0, 100), pattern(100));
 }
+
+#[test]
+fn d6_a_queue_dropped_with_a_chunk_on_its_way_releases_nothing_that_the_device_may_touch() {
+    for arrives in [false, true] {
+        let mut bench = Bench::open();
+        bench.queue.begin_write(TARGET, &[1]).unwrap();
+        if arrives {
+            bench.arrive();
+        }
+        assert_eq!(bench.queue.poll(), Ok(arrives));
+        drop(bench.queue);
+        let released = bench
+            .scripted
+            .count(|call| matches!(call, Call::Release(_)));
+        // Both rings, bounce buffer and marker.
+        assert_eq!(released, if arrives { 4 } else { 0 });
+    }
+}
+
+#[test]
+fn d8_the_device_learns_of_the_rings_when_everything_else_is_there() {
+    for failing in 0..4 {
+        let (scripted, device) = Scripted::new(2);
+        let mut reserved = 0;
+        scripted.fail(move |call| {
+            let fails = matches!(call, Call::Allocate(..)) && reserved == failing;
+            reserved += i32::from(matches!(call, Call::Allocate(..)));
+            fails.then_some(DeviceError::Lost)
+        });
+        let refused = TransferQueue::open(&device, QUEUE).map(drop);
+        assert_eq!(refused, Err(DeviceError::Lost));
+        assert_eq!(scripted.count(|call| matches!(call, Call::OpenDma(..))), 0);
+    }
+}

@@ -23,6 +23,7 @@ pub(super) trait Element: Copy {
     fn widen(self) -> Wide;
     fn narrow(wide: Wide) -> Self;
     fn add(self, other: Self) -> Self;
+    /// One of the two, bit by bit; so is the smaller one.
     fn larger(self, other: Self) -> Self;
     fn smaller(self, other: Self) -> Self;
 }
@@ -127,12 +128,20 @@ macro_rules! float {
 
             #[inline]
             fn larger(self, other: Self) -> Self {
-                Self::from_f32(maximum(self.to_f32(), other.to_f32()))
+                if first_is_larger(self.to_f32(), other.to_f32()) {
+                    self
+                } else {
+                    other
+                }
             }
 
             #[inline]
             fn smaller(self, other: Self) -> Self {
-                Self::from_f32(-maximum(-self.to_f32(), -other.to_f32()))
+                if first_is_larger(-self.to_f32(), -other.to_f32()) {
+                    self
+                } else {
+                    other
+                }
             }
         }
     };
@@ -176,17 +185,11 @@ macro_rules! half_float {
 half_float!(bf16);
 half_float!(f16);
 
-/// The larger one; a NaN wins, and +0 is larger than -0.
+/// Whether the first one is the larger one; a NaN wins, the first of two, and +0 is larger than -0.
 #[inline]
-fn maximum(a: f32, b: f32) -> f32 {
-    if a.is_nan() || a > b {
-        a
-    } else if a == b {
-        // Equal numbers have equal bits, but for the zeros: both must be negative to give -0.
-        f32::from_bits(a.to_bits() & b.to_bits())
-    } else {
-        b
-    }
+fn first_is_larger(a: f32, b: f32) -> bool {
+    // Equal numbers have equal bits, but for the zeros.
+    a.is_nan() || a > b || (a == b && a.is_sign_positive())
 }
 
 /// The nearest number, ties to even.

@@ -9,11 +9,12 @@
 //!
 //! | operation | rule |
 //! |---|---|
-//! | cast to a float | nearest, ties to even, once; FP8 saturates to the largest finite value |
+//! | cast to a float | nearest, ties to even, once; FP8 saturates to the largest finite value, as sums do |
 //! | cast of a float to an integer | towards zero, saturates, NaN becomes 0 |
 //! | cast of an integer to a narrower one | wraps |
 //! | ADD of integers | wraps |
-//! | MIN and MAX of floats | a NaN wins; the zeros are ordered, -0 below +0 |
+//! | MIN and MAX | one of the operands, bit by bit: infinities stay what they are |
+//! | MIN and MAX of floats | a NaN wins, the first of two; the zeros are ordered, -0 below +0 |
 //! | any arithmetic of floats narrower than 32 bits | in 32 bits, rounded once per step |
 //! | multiply and add | floats only, in 32 bits with one rounding, then to the type |
 //!

@@ -140,8 +140,8 @@ impl OperationError {
 
 /// One DMA queue and the operation at its head.
 ///
-/// When [`TensorDma::end`] has said that memory must be kept, this must be kept as well: its bounce buffer and rings are
-/// touched like the rest.
+/// When [`TensorDma::end`] has said that memory must be kept, bounce buffer and rings of this are touched like the rest:
+/// dropped then, it never gives them back.
 #[derive(Debug)]
 pub struct TensorDma {
     queue: TransferQueue,

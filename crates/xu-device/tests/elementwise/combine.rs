@@ -12,6 +12,9 @@ fn reduced(op: ReduceOp, dtype: Dtype, a: &[u8], b: &[u8]) -> Vec<u8> {
 
 /// The bytes that `a op b` should be.
 fn reference(op: ReduceOp, dtype: Dtype, a: &[u8], b: &[u8]) -> Vec<u8> {
+    if op != ReduceOp::Add && dtype.is_float() {
+        return if takes_first(op, dtype, a, b) { a } else { b }[..dtype.bytes()].to_vec();
+    }
     let (a, b) = (
         decode(dtype, &a[..dtype.bytes()]),
         decode(dtype, &b[..dtype.bytes()]),
@@ -25,31 +28,30 @@ fn reference(op: ReduceOp, dtype: Dtype, a: &[u8], b: &[u8]) -> Vec<u8> {
         (Number::Float(a), Number::Float(b)) => Number::Float(match op {
             // In 32 bits, then once to the type.
             ReduceOp::Add => f64::from(a as f32 + b as f32),
-            _ if a.is_nan() || b.is_nan() => f64::NAN,
-            ReduceOp::Max if a == 0.0 && b == 0.0 => {
-                if a.is_sign_negative() {
-                    b
-                } else {
-                    a
-                }
-            }
-            ReduceOp::Min if a == 0.0 && b == 0.0 => {
-                if a.is_sign_negative() {
-                    a
-                } else {
-                    b
-                }
-            }
-            ReduceOp::Max => a.max(b),
-            ReduceOp::Min => a.min(b),
+            ReduceOp::Max | ReduceOp::Min => panic!("{op} takes one of the operands"),
         }),
         mixed => panic!("{mixed:?}"),
     };
     encode(dtype, number)
 }
 
-fn same(dtype: Dtype, found: &[u8], wanted: &[u8]) -> bool {
-    found == wanted || (is_nan(dtype, found) && is_nan(dtype, wanted))
+/// Which of two floats MAX or MIN takes: by class of number first, then by the order of the real numbers.
+fn takes_first(op: ReduceOp, dtype: Dtype, a: &[u8], b: &[u8]) -> bool {
+    let [a, b] = [a, b].map(|bytes| match decode(dtype, &bytes[..dtype.bytes()]) {
+        Number::Float(value) => value,
+        int @ Number::Int(_) => panic!("{int:?}"),
+    });
+    match (a.is_nan(), b.is_nan()) {
+        (true, _) => true,
+        (false, true) => false,
+        (false, false) if op == ReduceOp::Max => a.total_cmp(&b).is_ge(),
+        (false, false) => a.total_cmp(&b).is_le(),
+    }
+}
+
+fn same(op: ReduceOp, dtype: Dtype, found: &[u8], wanted: &[u8]) -> bool {
+    // A NaN that is computed may be any; one that is taken is the operand.
+    found == wanted || (op == ReduceOp::Add && is_nan(dtype, found) && is_nan(dtype, wanted))
 }
 
 #[test]
@@ -64,7 +66,7 @@ fn every_pair_of_8_bit_elements_reduces_as_the_reference_says() {
                         reference(op, dtype, &[a], &[b]),
                     );
                     assert!(
-                        same(dtype, &found, &wanted),
+                        same(op, dtype, &found, &wanted),
                         "{a:#x} {op} {b:#x}, {dtype}: {found:x?} {wanted:x?}"
                     );
                 }
@@ -91,6 +93,42 @@ fn a_nan_wins_on_either_side_and_zeros_are_ordered() {
             reduced(ReduceOp::Min, Dtype::Float32, &bytes(a), &bytes(b)),
             bytes(-0.0)
         );
+    }
+}
+
+#[test]
+fn the_larger_and_the_smaller_are_operands_bit_by_bit_and_only_sums_saturate() {
+    // Format, infinity, largest finite number, a NaN that no arithmetic makes.
+    for (dtype, infinity, largest, nan) in [
+        (Dtype::Fp8E3, 0x70, 0x6F, 0x7F),
+        (Dtype::Fp8E5, 0x7C, 0x7B, 0x7D),
+    ] {
+        for (a, b) in [(infinity, largest), (largest, infinity)] {
+            assert_eq!(reduced(ReduceOp::Max, dtype, &[a], &[b]), [infinity]);
+            let minus = |code: u8| [code | 0x80];
+            assert_eq!(
+                reduced(ReduceOp::Min, dtype, &minus(a), &minus(b)),
+                minus(infinity)
+            );
+        }
+        assert_eq!(reduced(ReduceOp::Add, dtype, &[infinity], &[0]), [largest]);
+        assert_eq!(reduced(ReduceOp::Max, dtype, &[nan], &[infinity]), [nan]);
+        assert_eq!(reduced(ReduceOp::Min, dtype, &[infinity], &[nan]), [nan]);
+    }
+}
+
+#[test]
+fn the_larger_and_the_smaller_of_one_and_the_same_element_is_that_element() {
+    for dtype in Dtype::ALL {
+        for op in [ReduceOp::Max, ReduceOp::Min] {
+            for high in 0..=u16::MAX {
+                let mut bytes = [0x81; 8];
+                // The bytes with sign and exponent take every value.
+                bytes[dtype.bytes().saturating_sub(2)..][..2].copy_from_slice(&high.to_le_bytes());
+                let wanted = &bytes[..dtype.bytes()];
+                assert_eq!(reduced(op, dtype, &bytes, &bytes), wanted, "{op} {dtype}");
+            }
+        }
     }
 }
 
@@ -137,7 +175,7 @@ proptest! {
         b in any::<[u8; 8]>(),
     ) {
         let (found, wanted) = (reduced(op, dtype, &a, &b), reference(op, dtype, &a, &b));
-        prop_assert!(same(dtype, &found, &wanted), "{:x?} {} {:x?}, {}: {:x?} {:x?}", a, op, b, dtype, found, wanted);
+        prop_assert!(same(op, dtype, &found, &wanted), "{:x?} {} {:x?}, {}: {:x?} {:x?}", a, op, b, dtype, found, wanted);
     }
 
     #[test]
@@ -157,6 +195,6 @@ proptest! {
         };
         let mut into = a[..size].to_vec();
         fma(dtype, &mut into, &b[..size], &c[..size]);
-        prop_assert!(same(dtype, &into, &wanted), "{}: {:x?} {:x?}", dtype, into, wanted);
+        prop_assert!(same(ReduceOp::Add, dtype, &into, &wanted), "{}: {:x?} {:x?}", dtype, into, wanted);
     }
 }
