@@ -64,6 +64,10 @@ impl Stage for CollectivesStage {
 
     fn commit(&mut self, part: &mut Part) -> Result<(), StageError> {
         part.ordinal = part.members.accept(part.rank);
+        // Whatever becomes of the part now, the other ranks learn of it.
+        if let Some(plan) = &mut *part.plan {
+            plan.commit();
+        }
         Ok(())
     }
 }
@@ -137,7 +141,7 @@ impl Engine for CollectivesEngine {
     }
 
     fn finish(&mut self, mut part: Part, status: Status) -> Outcome<Payload> {
-        // A part that never began: the others must not wait for it.
+        // A part that never began: the others do not wait for it, and learn why.
         if let Some(plan) = part.plan.take() {
             plan.abandon(status);
         }

@@ -1,4 +1,4 @@
-//! Whether the plans that have met fit together.
+//! Whether all ranks take part, and whether the plans that have met fit together.
 //!
 //! Asked by every rank once all have come. The answer depends on nothing but the offers, so every rank comes to the same
 //! one, and nobody has to be told.
@@ -8,6 +8,7 @@ use crate::region::Region;
 use core::fmt;
 use core::mem::discriminant;
 use std::sync::Arc;
+use xu_abi::Status;
 
 /// Two ranks have come with plans that do not fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +47,23 @@ impl fmt::Display for Difference {
             Self::Overlap => "use the same memory",
         })
     }
+}
+
+/// A rank has come without taking part: its own queue refused before anything moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rank {rank} has withdrawn: {status}")]
+pub struct Withdrawn {
+    /// Which one: the lowest, if there are several.
+    pub rank: u32,
+    /// Why.
+    pub status: Status,
+}
+
+/// The first rank that does not take part. Offers are in the order of the ranks.
+pub(super) fn withdrawn(offers: &[Arc<Offer>]) -> Option<Withdrawn> {
+    let why = |offer: &Arc<Offer>| offer.withdrawn.get().copied();
+    let mut ranks = (0..).zip(offers);
+    ranks.find_map(|(rank, offer)| why(offer).map(|status| Withdrawn { rank, status }))
 }
 
 /// Whether all offers fit together. They are in the order of the ranks.

@@ -7,25 +7,25 @@
 //!   begin(plan) ── step(now) ──> Continue, Late      look again
 //!                     │    └───> Done                everybody has read what is read
 //!                     ├────────> Refused             nothing has moved, queue and communicator go on
-//!                     └────────> Fatal               this rank or another has failed: both are at their end
+//!                     └────────> Fatal               the communicator is at its end; the queue is, too, if it has failed
+//!                                                    itself, and else takes plans of other communicators
 //!   end() ── gives back what the device may still touch: it must be kept
 //! ```
 //!
 //! A step does at most one chunk of work, or one look at a barrier. Nothing is allocated after [`Plan::prepare`].
 
-use super::communicator::Loss;
 use super::outcome::{CollectiveError, Progress};
 use super::plan::Plan;
 use super::run::Run;
 use crate::device::{Device, DeviceError, DmaQueue};
 use crate::tensor_op::{OperationError, TensorDma};
 use std::sync::Arc;
-use xu_abi::Status;
 
 /// A core's DMA queue for collectives, and the collective at its head.
 ///
 /// Plans of several communicators may follow one another. After [`CollectiveDma::end`] has given something back, this must
-/// be kept, too, until the device is at rest: its bounce buffer and rings are touched like the rest.
+/// be kept, too, until the device is at rest, or dropped: with a chunk in flight its bounce buffer and rings are never given
+/// back. [`CollectiveDma::end`] comes first then: what is dropped in the middle frees what its plan has kept.
 #[derive(Debug)]
 pub struct CollectiveDma {
     dma: TensorDma,
@@ -74,19 +74,33 @@ impl CollectiveDma {
     /// Takes a plan to the head of the queue. The other ranks notice nothing yet.
     ///
     /// # Errors
-    /// [`OperationError::UnderWay`], [`CollectiveError::RankBusy`];
-    /// [`OperationError::QueueFailed`], and then the communicator is at its end, since this rank can take part in
-    /// nothing any more.
+    /// [`OperationError::UnderWay`], [`OperationError::QueueFailed`], [`CollectiveError::RankBusy`]. The others may wait
+    /// for the plan, and it is gone: with any of them the plan's communicator is at its end.
     pub fn begin(&mut self, plan: Plan) -> Result<(), CollectiveError> {
+        match self.admit(&plan) {
+            Ok(()) => {
+                self.run = Some(Run::new(plan));
+                Ok(())
+            }
+            Err(error) => {
+                plan.abandon(error.status());
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the plan can begin; then its rank's seat is occupied.
+    fn admit(&self, plan: &Plan) -> Result<(), CollectiveError> {
         if self.run.is_some() {
             return Err(OperationError::UnderWay.into());
         }
         if self.dma.has_failed() {
-            let error = OperationError::QueueFailed;
-            plan.abandon(error.status());
-            return Err(error.into());
+            return Err(OperationError::QueueFailed.into());
         }
-        self.run = Some(Run::new(plan)?);
+        if !plan.rank.seat().occupy() {
+            let rank = plan.rank.index();
+            return Err(CollectiveError::RankBusy { rank });
+        }
         Ok(())
     }
 
@@ -110,16 +124,5 @@ impl CollectiveDma {
         let mut run = self.run.take()?;
         run.give_up();
         self.dma.end().then_some(Leftover { _run: run })
-    }
-}
-
-impl Plan {
-    /// Tells the other ranks that this one will not come, because its queue has ended with `status`.
-    ///
-    /// For plans that are dropped unused although the others may be waiting for them.
-    pub fn abandon(self, status: Status) {
-        self.rank
-            .table()
-            .lose(self.rank.index(), Loss::Failed(status));
     }
 }

@@ -20,6 +20,9 @@
 //! * A shard is reduced by one rank, from rank 0 to the last: every rank gets the same bits, every time.
 //! * A rank that is late is waited for, however long; from time to time a step says so ([`Progress::Late`]).
 //! * Ranks that meet with different plans all get the same [`CollectiveError::Mismatch`]; nothing has moved.
+//! * A rank whose queue refuses before anything moves comes to the meeting all the same, without taking part: it ends with
+//!   its own error, the others with [`CollectiveError::Withdrawn`], nothing has moved, and all go on in step.
+//! * A plan that was committed and goes unused is a rank that goes away ([`Plan::commit`]).
 //! * A rank that fails or goes away ends the communicator: everybody who waits for it gets [`CollectiveError::Lost`].
 //!
 //! Spec: `c-api.md` section 6.3.
@@ -68,7 +71,7 @@
 //! |---|---|
 //! | `communicator` | the ranks, their barriers, and what becomes of one that goes |
 //! | `plan`, `shards` | a request of one rank, checked; its tensors cut into shards |
-//! | `agreement` | whether the plans that have met fit together |
+//! | `agreement` | whether all take part, and whether the plans that have met fit together |
 //! | `dma`, `outcome` | the queue that an engine owns and steps; what a step says |
 //! | `run` | one rank's way through a collective |
 
@@ -80,7 +83,7 @@ mod plan;
 mod run;
 mod shards;
 
-pub use agreement::{Difference, Mismatch};
+pub use agreement::{Difference, Mismatch, Withdrawn};
 pub use communicator::{
     Communicator, CommunicatorError, Late, Loss, Lost, MAX_RANKS, Rank, WARN_AFTER_NS,
 };

@@ -2,7 +2,7 @@
 //!
 //! Answered by [`CollectiveDma`](super::CollectiveDma), turned into a status by the engine that owns it.
 
-use super::agreement::Mismatch;
+use super::agreement::{Mismatch, Withdrawn};
 use super::communicator::{Late, Lost};
 use crate::tensor_op::{InvalidOperation, OperationError};
 use xu_abi::Status;
@@ -17,9 +17,9 @@ pub enum Progress {
     Late(Late),
     /// The collective is complete: no rank uses this rank's buffers any more.
     Done,
-    /// The collective failed before anything moved. Queue and communicator go on.
+    /// The collective failed on every rank before anything moved between them. All have met; queue and communicator go on.
     Refused(CollectiveError),
-    /// The collective failed, and the communicator is at its end.
+    /// The collective failed, and the communicator is at its end. The queue is, too, if it has failed itself.
     Fatal(CollectiveError),
 }
 
@@ -36,6 +36,9 @@ pub enum CollectiveError {
     /// The ranks have met with plans that do not fit together.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
+    /// Another rank's queue refused its part.
+    #[error(transparent)]
+    Withdrawn(#[from] Withdrawn),
     /// A part of the plan is no valid operation; plans are checked, so this should not occur.
     #[error(transparent)]
     Invalid(#[from] InvalidOperation),
@@ -48,12 +51,14 @@ pub enum CollectiveError {
 }
 
 impl CollectiveError {
-    /// The status of the request.
+    /// The status of the request. Where a rank has withdrawn, the others get its status: it tells all of them alike whether
+    /// to try again.
     #[must_use]
     pub fn status(&self) -> Status {
         match self {
             Self::Own(error) => error.status(),
             Self::Lost(_) => Status::EXEC_HW_ERR_COLLECTIVES,
+            Self::Withdrawn(withdrawn) => withdrawn.status,
             Self::Mismatch(_) | Self::Invalid(_) | Self::RankBusy { .. } => Status::INVALID,
         }
     }

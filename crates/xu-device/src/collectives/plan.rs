@@ -3,7 +3,7 @@
 //! Made by the facade at prepare time, performed by [`CollectiveDma`](super::CollectiveDma).
 //! Spec: `c-api.md` section 6.3.
 
-use super::communicator::Rank;
+use super::communicator::{Loss, Rank};
 use super::shards::{self, Part};
 use crate::device::{Device, DeviceError, Place};
 use crate::elementwise::{Dtype, ReduceOp, UnknownReduceOp};
@@ -11,7 +11,7 @@ use crate::memory::DeviceMemory;
 use crate::region::{OutOfRange, Region};
 use core::any::Any;
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use xu_abi::Status;
 
 /// Most tensors in a list.
@@ -74,9 +74,14 @@ impl UnknownCollective {
     }
 }
 
-/// A checked collective of one rank. Dropping it unused is no loss to the others.
+/// A checked collective of one rank.
+///
+/// Dropping it unused is no loss to the others before [`Plan::commit`]. Afterwards they count on it: dropping it ends the
+/// communicator, as [`Plan::abandon`] does.
 #[derive(Debug)]
 pub struct Plan {
+    /// The others may wait for it, and nothing else tells them if it goes.
+    pub(super) promised: bool,
     pub(super) rank: Rank,
     pub(super) offer: Arc<Offer>,
     /// Room for everybody's offers, so that none is needed later.
@@ -93,6 +98,8 @@ pub(super) struct Offer {
     /// The tensors as they were given.
     pub(super) inputs: Vec<Region>,
     pub(super) outputs: Vec<Region>,
+    /// Why this rank comes without taking part. Set before the offer is shown, if at all.
+    pub(super) withdrawn: OnceLock<Status>,
     /// Held, not used.
     _scratch: Vec<DeviceMemory>,
     _keep: Keep,
@@ -145,10 +152,12 @@ impl Plan {
             parts,
             inputs: inputs.to_vec(),
             outputs: outputs.to_vec(),
+            withdrawn: OnceLock::new(),
             _scratch: scratch,
             _keep: keep,
         };
         Ok(Self {
+            promised: false,
             rank: rank.clone(),
             offer: Arc::new(offer),
             peers: Vec::with_capacity(ranks as usize),
@@ -160,6 +169,28 @@ impl Plan {
     #[must_use]
     pub fn rank(&self) -> &Rank {
         &self.rank
+    }
+
+    /// From now on the others count on it: its request has been accepted, in the order in which it will be begun.
+    pub fn commit(&mut self) {
+        self.promised = true;
+    }
+
+    /// Tells the other ranks that this one will not come, because of `status`.
+    pub fn abandon(self, status: Status) {
+        self.lose(Loss::Failed(status));
+    }
+
+    fn lose(&self, loss: Loss) {
+        self.rank.table().lose(self.rank.index(), loss);
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        if self.promised {
+            self.lose(Loss::GaveUp);
+        }
     }
 }
 

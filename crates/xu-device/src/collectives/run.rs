@@ -4,7 +4,7 @@
 //! [`collectives`](super); each stage of work is a series of operations for the rank's
 //! [`TensorDma`], which [`Run::operation`] makes one by one.
 
-use super::agreement::{self, Mismatch};
+use super::agreement;
 use super::communicator::{BARRIERS, Barrier, Late, Loss, Lost};
 use super::outcome::{CollectiveError, Progress};
 use super::plan::{Collective, Offer, Plan};
@@ -23,11 +23,9 @@ pub(super) struct Run {
     /// Which operation of the stage comes next, or is under way.
     next: usize,
     moving: bool,
-    /// An operation has been completed.
-    moved: bool,
     wait: Option<Wait>,
-    /// The ranks do not agree: nothing is done, but nobody leaves before all know.
-    mismatch: Option<Mismatch>,
+    /// Nothing is done, but nobody leaves before all know: the ranks do not agree, or one has withdrawn.
+    refusal: Option<CollectiveError>,
     /// This rank has left its seat: nobody waits for it because of this collective.
     settled: bool,
     outcome: Option<Progress>,
@@ -53,24 +51,21 @@ struct Wait {
 }
 
 impl Run {
-    pub(super) fn new(plan: Plan) -> Result<Self, CollectiveError> {
-        let seat = plan.rank.seat();
-        if !seat.occupy() {
-            let rank = plan.rank.index();
-            return Err(CollectiveError::RankBusy { rank });
-        }
-        Ok(Self {
-            base: seat.reached(),
+    /// Of a rank whose seat has been occupied for it.
+    pub(super) fn new(mut plan: Plan) -> Self {
+        // From here on the run tells the others.
+        plan.promised = false;
+        Self {
+            base: plan.rank.seat().reached(),
             plan,
             stage: Stage::Save,
             next: 0,
             moving: false,
-            moved: false,
             wait: None,
-            mismatch: None,
+            refusal: None,
             settled: false,
             outcome: None,
-        })
+        }
     }
 
     /// One look. Once it is over, always the same answer.
@@ -92,13 +87,12 @@ impl Run {
     fn advance(&mut self, dma: &mut TensorDma, now_ns: u64) -> Result<Progress, CollectiveError> {
         loop {
             match self.stage {
-                Stage::Save | Stage::First | Stage::Second => {
-                    if self.work(dma, now_ns)? {
-                        self.arrive();
-                    } else {
-                        return Ok(Progress::Continue);
-                    }
-                }
+                Stage::Save | Stage::First | Stage::Second => match self.work(dma, now_ns) {
+                    Ok(true) => self.arrive(),
+                    Ok(false) => return Ok(Progress::Continue),
+                    Err(error) if self.may_withdraw(&error) => self.withdraw(error),
+                    Err(error) => return Err(error),
+                },
                 Stage::Meet | Stage::Swap | Stage::Part => {
                     if let Some(waiting) = self.look(now_ns)? {
                         return Ok(waiting);
@@ -133,7 +127,6 @@ impl Run {
                     self.plan.sources = sources;
                 }
                 self.moving = false;
-                self.moved = true;
                 self.next += 1;
             }
             tensor_op::Progress::Refused(error) | tensor_op::Progress::Fatal(error) => {
@@ -207,10 +200,11 @@ impl Run {
             };
             return Err(table.lost().unwrap_or(gone).into());
         }
-        match agreement::check(&self.plan.peers) {
+        match self.agree() {
             Ok(()) => self.stage = Stage::First,
-            Err(mismatch) => {
-                self.mismatch = Some(mismatch);
+            Err(refusal) => {
+                // This rank's own error, if it has one, says more.
+                self.refusal.get_or_insert(refusal);
                 self.stage = Stage::Part;
                 self.arrive();
             }
@@ -218,23 +212,40 @@ impl Run {
         Ok(())
     }
 
-    /// All have read what is read.
-    fn depart(&mut self) -> Progress {
-        self.settle();
-        match self.mismatch {
-            None => Progress::Done,
-            Some(mismatch) => Progress::Refused(mismatch.into()),
+    /// Whether the collective takes place. Every rank comes to the same answer.
+    fn agree(&self) -> Result<(), CollectiveError> {
+        match agreement::withdrawn(&self.plan.peers) {
+            Some(withdrawn) => Err(withdrawn.into()),
+            None => Ok(agreement::check(&self.plan.peers)?),
         }
     }
 
-    /// Ends this rank's part in the collective with an error.
-    fn fail(&mut self, error: CollectiveError) -> Progress {
-        // Before it comes to the meeting nobody has relied on this rank.
-        let alone = self.stage == Stage::Save && !self.moved;
-        if alone && matches!(&error, CollectiveError::Own(own) if own.is_refusal()) {
-            self.settle();
-            return Progress::Refused(error);
+    /// All have read what is read.
+    fn depart(&mut self) -> Progress {
+        self.settle();
+        match self.refusal.take() {
+            None => Progress::Done,
+            Some(refusal) => Progress::Refused(refusal),
         }
+    }
+
+    /// Whether the error is this rank's alone. Before the meeting it has written to its own scratch memory only.
+    fn may_withdraw(&self, error: &CollectiveError) -> bool {
+        let refused = matches!(error, CollectiveError::Own(own) if own.is_refusal());
+        self.stage == Stage::Save && refused
+    }
+
+    /// Comes to the meeting without taking part. Staying away would have the others meet this rank's next collective.
+    fn withdraw(&mut self, error: CollectiveError) {
+        // Nobody has seen the offer yet, and this is said once.
+        let _ = self.plan.offer.withdrawn.set(error.status());
+        self.refusal = Some(error);
+        self.arrive();
+    }
+
+    /// Ends this rank's part in the collective with an error, and the communicator.
+    fn fail(&mut self, error: CollectiveError) -> Progress {
+        // The loss comes first: whoever finds the offer gone, or the seat free, finds out why.
         let loss = Loss::Failed(error.status());
         self.plan.rank.table().lose(self.plan.rank.index(), loss);
         self.settle();

@@ -2,14 +2,14 @@
 
 use crate::scripted::{Call, Scripted};
 use crate::support::{Bench, Tensor};
-use std::sync::Arc;
 use xu_abi::{Status, TpbIndex};
 use xu_device::collectives::{
-    Collective, CollectiveDma, CollectiveError, Communicator, CommunicatorError, Difference,
-    MAX_RANKS, Mismatch, Plan, PlanError, Progress, UnknownCollective,
+    Collective, CollectiveDma, CollectiveError, Communicator, CommunicatorError, Difference, Loss,
+    Lost, MAX_RANKS, Mismatch, Plan, PlanError, Progress, UnknownCollective,
 };
 use xu_device::elementwise::{Dtype, ReduceOp, UnknownReduceOp};
 use xu_device::region::Region;
+use xu_device::tensor_op::OperationError;
 use xu_device::{DeviceError, Place, map};
 
 const ADD: Collective = Collective::AllReduce(ReduceOp::Add);
@@ -333,18 +333,24 @@ fn a_rank_takes_part_in_one_collective_at_a_time() {
         let all = [tensor.region()];
         bench.plan(0, ADD, Dtype::Int8, &all, &all).unwrap()
     };
-    let (first, second, third) = (plan(&bench), plan(&bench), plan(&bench));
-    bench.begin(0, first);
-    assert!(matches!(
-        bench.dmas[0].begin(second),
-        Err(CollectiveError::Own(_))
-    ));
-    let another = map::transfer_queue(TpbIndex::new(1), 0);
-    let mut another = CollectiveDma::open(&Arc::clone(&bench.device), another, None).unwrap();
-    assert_eq!(
-        another.begin(third),
-        Err(CollectiveError::RankBusy { rank: 0 })
-    );
-    // Neither has disturbed the first.
-    assert_eq!(bench.communicator.lost(), None);
+    for other_queue in [false, true] {
+        let (first, second) = (plan(&bench), plan(&bench));
+        bench.begin(0, first);
+        if other_queue {
+            let queue = map::transfer_queue(TpbIndex::new(1), 0);
+            let mut another = CollectiveDma::open(&bench.device, queue, None).unwrap();
+            let busy = CollectiveError::RankBusy { rank: 0 };
+            assert_eq!(another.begin(second), Err(busy));
+        } else {
+            let under_way = CollectiveError::Own(OperationError::UnderWay);
+            assert_eq!(bench.dmas[0].begin(second), Err(under_way));
+        }
+        // The others may be waiting for the second one, and it is gone.
+        let loss = Loss::Failed(Status::INVALID);
+        let lost = Lost { rank: 0, loss };
+        assert_eq!(bench.communicator.lost(), Some(lost));
+        assert!(bench.dmas[0].end().is_none());
+        bench.communicator = Communicator::new(2, 1).unwrap();
+        bench.ranks[0] = bench.communicator.join(0).unwrap();
+    }
 }
