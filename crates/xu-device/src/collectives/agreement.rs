@@ -4,7 +4,6 @@
 //! one, and nobody has to be told.
 
 use super::plan::Offer;
-use crate::region::Region;
 use core::fmt;
 use core::mem::discriminant;
 use std::sync::Arc;
@@ -117,19 +116,9 @@ impl Offer {
     /// Whether one writes what the other uses.
     fn collides(&self, other: &Self) -> bool {
         // The tensors of two ranks are usually in different memories.
-        !self.place_differs(other)
-            && (any_overlap(&self.outputs, &other.outputs)
-                || any_overlap(&self.outputs, &other.inputs)
-                || any_overlap(&self.inputs, &other.outputs))
+        self.place == other.place
+            && (self.written.touches(other.written.regions())
+                || self.written.touches(other.inputs.iter().copied())
+                || other.written.touches(self.inputs.iter().copied()))
     }
-
-    fn place_differs(&self, other: &Self) -> bool {
-        let place = |offer: &Self| offer.outputs.first().map(|region| region.place());
-        place(self) != place(other)
-    }
-}
-
-fn any_overlap(some: &[Region], others: &[Region]) -> bool {
-    some.iter()
-        .any(|one| others.iter().any(|other| one.overlaps(*other)))
 }

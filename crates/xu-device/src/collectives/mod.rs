@@ -71,6 +71,7 @@
 //! |---|---|
 //! | `communicator` | the ranks, their barriers, and what becomes of one that goes |
 //! | `plan`, `shards` | a request of one rank, checked; its tensors cut into shards |
+//! | `overlaps` | which tensors may have bytes in common |
 //! | `agreement` | whether all take part, and whether the plans that have met fit together |
 //! | `dma`, `outcome` | the queue that an engine owns and steps; what a step says |
 //! | `run` | one rank's way through a collective |
@@ -79,6 +80,7 @@ mod agreement;
 mod communicator;
 mod dma;
 mod outcome;
+mod overlaps;
 mod plan;
 mod run;
 mod shards;

@@ -4,6 +4,7 @@
 //! Spec: `c-api.md` section 6.3.
 
 use super::communicator::{Loss, Rank};
+use super::overlaps::{self, Written};
 use super::shards::{self, Part};
 use crate::device::{Device, DeviceError, Place};
 use crate::elementwise::{Dtype, ReduceOp, UnknownReduceOp};
@@ -97,7 +98,8 @@ pub(super) struct Offer {
     pub(super) parts: Vec<Part>,
     /// The tensors as they were given.
     pub(super) inputs: Vec<Region>,
-    pub(super) outputs: Vec<Region>,
+    pub(super) place: Place,
+    pub(super) written: Written,
     /// Why this rank comes without taking part. Set before the offer is shown, if at all.
     pub(super) withdrawn: OnceLock<Status>,
     /// Held, not used.
@@ -135,8 +137,7 @@ impl Plan {
         let place = one_place(inputs, outputs)?;
         let ranks = rank.ranks();
         let mut parts = shards::cut(collective, dtype, ranks, inputs, outputs)?;
-        shards::check_outputs(outputs)?;
-        shards::check_between_parts(&parts)?;
+        let written = overlaps::check(collective, inputs, outputs)?;
         let mut scratch = Vec::new();
         for part in &mut parts {
             part.untangle(collective, rank.index(), |bytes| {
@@ -151,7 +152,8 @@ impl Plan {
             dtype,
             parts,
             inputs: inputs.to_vec(),
-            outputs: outputs.to_vec(),
+            written,
+            place,
             withdrawn: OnceLock::new(),
             _scratch: scratch,
             _keep: keep,

@@ -41,11 +41,11 @@ impl Part {
         collective: Collective,
         rank: u32,
         mut allocate: impl FnMut(u64) -> Result<Region, DeviceError>,
-    ) -> Result<(), PlanError> {
+    ) -> Result<(), DeviceError> {
         let own = rank as usize;
         match collective {
-            // Each shard is read by one rank only, and by the one that writes it.
-            Collective::AllReduce(_) => same_or_apart(&self.inputs, &self.outputs)?,
+            // Input and output are the same or apart: `overlaps` has looked.
+            Collective::AllReduce(_) => {}
             // PANIC: one input, and one output per rank; the other way round below.
             Collective::AllGather => {
                 let input = self.inputs[0];
@@ -192,61 +192,4 @@ fn shards_of(whole: Region, dtype: Dtype, ranks: u32) -> Result<Vec<Region>, Out
     (0..ranks)
         .map(|rank| whole.slice(cut(rank), cut(rank + 1) - cut(rank)))
         .collect()
-}
-
-/// Outputs are written in no particular order, so they must be apart.
-pub(super) fn check_outputs(outputs: &[Region]) -> Result<(), PlanError> {
-    for (index, one) in outputs.iter().enumerate() {
-        // PANIC: `index` is inside.
-        if let Some(other) = outputs[index + 1..]
-            .iter()
-            .find(|other| one.overlaps(**other))
-        {
-            return Err(PlanError::Overlap {
-                one: *one,
-                other: *other,
-            });
-        }
-    }
-    Ok(())
-}
-
-/// No part may write what another one reads.
-pub(super) fn check_between_parts(parts: &[Part]) -> Result<(), PlanError> {
-    for (index, part) in parts.iter().enumerate() {
-        for (_, other) in parts
-            .iter()
-            .enumerate()
-            .filter(|(place, _)| *place != index)
-        {
-            apart(&part.inputs, &other.outputs)?;
-        }
-    }
-    Ok(())
-}
-
-fn apart(inputs: &[Region], outputs: &[Region]) -> Result<(), PlanError> {
-    for (one, other) in pairs(inputs, outputs) {
-        if one.overlaps(other) {
-            return Err(PlanError::Overlap { one, other });
-        }
-    }
-    Ok(())
-}
-
-/// Shard by shard the same, or nothing in common at all.
-fn same_or_apart(inputs: &[Region], outputs: &[Region]) -> Result<(), PlanError> {
-    if inputs == outputs {
-        Ok(())
-    } else {
-        apart(inputs, outputs)
-    }
-}
-
-fn pairs(inputs: &[Region], outputs: &[Region]) -> impl Iterator<Item = (Region, Region)> {
-    let with_outputs = |input: &Region| {
-        let input = *input;
-        outputs.iter().map(move |output| (input, *output))
-    };
-    inputs.iter().flat_map(with_outputs)
 }

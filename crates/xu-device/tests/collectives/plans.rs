@@ -1,7 +1,7 @@
 //! What is refused when a collective is prepared, and when plans meet that do not fit together.
 
 use crate::scripted::{Call, Scripted};
-use crate::support::{Bench, Tensor};
+use crate::support::{Bench, Random, Tensor};
 use xu_abi::{Status, TpbIndex};
 use xu_device::collectives::{
     Collective, CollectiveDma, CollectiveError, Communicator, CommunicatorError, Difference, Loss,
@@ -152,11 +152,11 @@ fn d4_tensors_of_a_plan_overlap_only_where_that_can_be_right() {
             .plan(0, collective, Dtype::Int8, inputs, outputs)
             .map(drop)
     };
-    // Shifted against itself; the shards that overlap are named.
-    assert!(matches!(
+    // Shifted against itself.
+    assert_eq!(
         plan(ADD, &[at(0, 64)], &[at(8, 64)]),
-        Err(PlanError::Overlap { .. })
-    ));
+        Err(overlap(at(0, 64), at(8, 64)))
+    );
     // Two outputs.
     assert_eq!(
         plan(ADD, &[at(0, 8), at(8, 8)], &[at(64, 8), at(68, 8)]),
@@ -353,4 +353,88 @@ fn a_rank_takes_part_in_one_collective_at_a_time() {
         bench.communicator = Communicator::new(2, 1).unwrap();
         bench.ranks[0] = bench.communicator.join(0).unwrap();
     }
+}
+
+/// Whether a plan of pairs may be: the rules as they are said, every pair of tensors compared.
+fn may_be(collective: Collective, inputs: &[Region], outputs: &[Region]) -> bool {
+    let pairs = |of: usize| (0..of).flat_map(move |one| (0..of).map(move |other| (one, other)));
+    let apart = pairs(outputs.len())
+        .filter(|(one, other)| one != other)
+        .all(|(one, other)| !outputs[one].overlaps(outputs[other]));
+    let in_order = pairs(inputs.len()).all(|(input, output)| {
+        let (one, other) = (inputs[input], outputs[output]);
+        let own =
+            input == output && (one == other || !matches!(collective, Collective::AllReduce(_)));
+        own || !one.overlaps(other)
+    });
+    apart && in_order
+}
+
+#[test]
+fn d4_overlaps_of_long_lists_are_found_as_if_every_pair_were_compared() {
+    let bench = Bench::open(2);
+    let tensor = bench.tensor(0, &[0; 512]);
+    let mut random = Random(7);
+    let (mut right, mut wrong) = (0, 0);
+    for _ in 0..20_000 {
+        let collective = [ADD, GATHER, SCATTER][random.below(3)];
+        let (input, output) = match collective {
+            ADD => (8, 8),
+            GATHER => (8, 16),
+            _ => (16, 8),
+        };
+        let pairs = 1 + random.below(4);
+        let mut list = |bytes: u64| -> Vec<Region> {
+            let mut one = |bytes| tensor.part(4 * random.below(124) as u64, bytes);
+            (0..pairs).map(|_| one(bytes)).collect()
+        };
+        let (mut inputs, mut outputs) = (list(input), list(output));
+        if random.below(4) == 0 {
+            // Empty ones have no bytes in common with anything.
+            let empty = random.below(pairs);
+            inputs[empty] = inputs[empty].slice(0, 0).unwrap();
+            outputs[empty] = outputs[empty].slice(0, 0).unwrap();
+        }
+        if random.below(2) == 0 && collective == ADD {
+            inputs[0] = outputs[0];
+        }
+        match bench.plan(0, collective, Dtype::Int8, &inputs, &outputs) {
+            Ok(_) => {
+                right += 1;
+                assert!(
+                    may_be(collective, &inputs, &outputs),
+                    "{collective:?} {inputs:?} {outputs:?}"
+                );
+            }
+            Err(PlanError::Overlap { one, other }) => {
+                wrong += 1;
+                assert!(one.overlaps(other), "{one} {other}");
+                assert!(
+                    !may_be(collective, &inputs, &outputs),
+                    "{collective:?} {inputs:?} {outputs:?}"
+                );
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(right > 2_000 && wrong > 2_000, "{right} {wrong}");
+}
+
+#[test]
+fn the_longest_lists_of_the_most_ranks_are_prepared_in_place() {
+    let mut bench = Bench::open(1);
+    let communicator = Communicator::new(MAX_RANKS, 1).unwrap();
+    bench.ranks[0] = communicator.join(0).unwrap();
+    let tensor = bench.tensor(0, &[0; 256 * 512]);
+    let regions: Vec<Region> = (0..256)
+        .rev()
+        .map(|index| tensor.part(index * 512, 512))
+        .collect();
+    // Every shard with every other one would be four thousand million comparisons.
+    bench
+        .plan(0, ADD, Dtype::Uint16, &regions, &regions)
+        .unwrap();
+    let turned: Vec<Region> = regions.iter().rev().copied().collect();
+    let refused = bench.plan(0, ADD, Dtype::Uint16, &regions, &turned);
+    assert!(matches!(refused, Err(PlanError::Overlap { .. })));
 }
