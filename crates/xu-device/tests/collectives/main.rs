@@ -3,6 +3,7 @@
 
 mod losing;
 mod plans;
+mod racing;
 mod refusing;
 mod results;
 #[path = "../scripted/mod.rs"]
