@@ -21,6 +21,7 @@ options:
   --batch N      images per request, 1 to 4096 (default 16)
   --repeat N     passes over the images, 1 to 1000000 (default 100)
   --policy P     adaptive, reference or busy (default adaptive)
+  --timeout N    seconds that an execution or a chunk of a move may take (default 30)
   --seed N       seed of the simulated machine (default 0)
   --faults FILE  what is to go wrong with the simulated machine, as JSON
                  (docs/machine.md)
@@ -54,6 +55,7 @@ pub(crate) struct RunArgs {
     pub(crate) batch: u32,
     pub(crate) repeat: u32,
     pub(crate) policy: PollPolicy,
+    pub(crate) timeout: u32,
     pub(crate) seed: u64,
     pub(crate) faults: Option<PathBuf>,
     pub(crate) json: bool,
@@ -76,6 +78,7 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
         batch: 16,
         repeat: 100,
         policy: PollPolicy::Adaptive,
+        timeout: 30,
         seed: 0,
         faults: None,
         json: false,
@@ -91,6 +94,7 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
             Long("batch") => args.batch = number(&mut parser, "--batch", 4096)?,
             Long("repeat") => args.repeat = number(&mut parser, "--repeat", 1_000_000)?,
             Long("policy") => args.policy = policy(&mut parser)?,
+            Long("timeout") => args.timeout = number(&mut parser, "--timeout", 1_000_000)?,
             Long("seed") => args.seed = seed(&mut parser)?,
             Long("faults") => args.faults = Some(parser.value().map_err(usage)?.into()),
             Long("json") => args.json = true,

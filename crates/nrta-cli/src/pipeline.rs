@@ -54,6 +54,7 @@ pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<Ru
         .cores(args.cores)
         .tpbs_per_core(args.tpbs)
         .poll_policy(args.policy)
+        .exec_timeout(Some(Duration::from_secs(args.timeout.into())))
         .simulated_seed(args.seed)
         .simulated_faults(faults(args.faults.as_deref())?)
         .open()

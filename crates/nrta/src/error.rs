@@ -106,8 +106,8 @@ pub enum Error {
         #[source]
         source: WorkerError,
     },
-    /// The threads of the simulated machine could not be started.
-    #[error("no threads for the simulated machine")]
+    /// The threads of the simulated machine could not be made deaf to signals.
+    #[error("the threads of the simulated machine cannot be made deaf to signals")]
     Machine {
         /// What the operating system said.
         #[source]

@@ -63,6 +63,7 @@
 //! | [`pending`] | an accepted request |
 //! | [`payload`] | host memory that requests own |
 //! | [`tensor`], [`model`] | what requests use |
+//! | [`simulated`] | faults of the simulated machine, on purpose |
 //! | [`error`] | what can go wrong |
 #![forbid(unsafe_code)]
 

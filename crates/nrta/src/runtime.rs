@@ -194,7 +194,8 @@ impl Builder {
 
     /// Uses this device instead of a simulated machine of our own making.
     ///
-    /// The runtime must be its only user.
+    /// The runtime must be its only user. What the builder says of a simulated machine has no effect then. A machine in virtual
+    /// time has to be stepped by somebody, and limits count by its clock.
     #[must_use]
     pub fn device(mut self, device: Arc<dyn Device>) -> Self {
         self.device = Some(device);
@@ -227,7 +228,8 @@ impl Builder {
             None => self.simulate()?,
         };
         let on_device = u64::from(device.shape().tpbs);
-        let allowed = "as many as the device has physical cores for";
+        let allowed =
+            "no more logical cores than the device, or simulated_tpbs, has physical ones for";
         let last = u64::from(self.first_core) + u64::from(self.cores);
         let total = on_device / u64::from(self.tpbs_per_core);
         check("first_core + cores", last, total, allowed)?;
@@ -454,6 +456,9 @@ impl Runtime {
 
     /// The counters of every physical core, by the names and ordinals of the driver's datastore: how executions ended,
     /// and the times of the last one.
+    ///
+    /// Logical core `n` has the physical core `n`, or `2 n` and `2 n + 1` where it has two, counted from
+    /// [`Builder::first_core`]. Moves and collectives are not counted here.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
         self.inner.metrics.snapshot()

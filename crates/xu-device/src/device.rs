@@ -131,10 +131,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn clock(&self) -> Clock;
 
     /// Waits until a core runs nothing, as far as the device can tell: no execution, and no DMA queue that has something left
-    /// to move. Memory that the core was told of may be used again then. Gives up after `limit`; zero only looks.
+    /// to move. Memory that the core was told of may be used again then. Gives up after `limit`, or a minute if that is
+    /// shorter; zero only looks.
     ///
     /// # Errors
-    /// [`DeviceError::Busy`] when the core does not come to rest.
+    /// [`DeviceError::Busy`] when the core does not come to rest; [`DeviceError::Lost`].
     fn quiesce(&self, tpb: TpbIndex, limit: Duration) -> Result<(), DeviceError>;
 }
 

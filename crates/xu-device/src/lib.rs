@@ -9,8 +9,7 @@
 //!
 //! ```
 //! use xu_device::simulated::{Machine, MachineConfig};
-//! use xu_device::{Device, Place};
-//! use xu_abi::TpbIndex;
+//! use xu_device::{Device, Place, TpbIndex};
 //!
 //! let machine = Machine::start(MachineConfig::default())?;
 //! let tensor = machine.allocate(Place::Hbm(TpbIndex::new(0)), 4096, 64)?;
@@ -66,5 +65,7 @@ pub mod simulated;
 pub mod stage;
 pub mod tensor_op;
 pub mod transfer;
+
+pub use xu_abi::{DeviceAddr, Engine, EventIndex, SemIndex, Status, TpbIndex};
 
 pub use device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape};

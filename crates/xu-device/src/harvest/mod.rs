@@ -289,12 +289,12 @@ impl Harvester {
             }
         }
         for core in &self.cores {
-            let mut engines = core.execution.pending();
-            if let Some(first) = engines.next() {
+            if let Some(first) = core.execution.pending().next() {
                 return Err(Fault::Timeout {
                     tpb: core.tpb,
                     limit,
-                    pending: 1 + engines.count(),
+                    pending: core.execution.pending().count(),
+                    started: core.execution.started(),
                     first,
                 });
             }

@@ -68,6 +68,12 @@ impl Execution {
         Engine::ALL.into_iter().filter(is_pending)
     }
 
+    /// How many engines have started and not ended.
+    pub(super) fn started(&self) -> usize {
+        let started = |state: &&EngineState| **state == EngineState::EndPending;
+        self.engines.iter().filter(started).count()
+    }
+
     fn apply(
         &mut self,
         tpb: TpbIndex,

@@ -25,15 +25,17 @@ use xu_abi::{Engine, Status, TpbIndex};
 pub enum Fault {
     /// Not every engine finished in time.
     #[error(
-        "core {tpb} did not finish within {limit:?}: {pending} of 5 engines pending, first {first}"
+        "core {tpb} did not finish within {limit:?}: {pending} of 5 engines pending, {started} of them started; the first is {first}"
     )]
     Timeout {
         /// The first core with a pending engine.
         tpb: TpbIndex,
         /// The limit.
         limit: Duration,
-        /// Engines that have not ended.
+        /// Engines that have not ended. One that hangs keeps those from ending that wait for it.
         pending: usize,
+        /// Those of them that have started; none of an execution that the device has never heard of.
+        started: usize,
         /// The first of them.
         first: Engine,
     },

@@ -38,7 +38,7 @@ pub struct MachineConfig {
     pub hbm_bytes: u64,
     /// Host memory that the device can reach, bytes: 1 MiB to 4 GiB.
     pub host_bytes: u64,
-    /// Decides in which order engines and cores step, where the clock starts, and what probabilities of the fault plan
+    /// Decides in which order engines and cores step, where the counter of the clock starts, and what probabilities of the fault plan
     /// come to.
     pub seed: u64,
     /// Ticks of the device clock per nanosecond, 0.5 to 2; the nominal rate is 1.

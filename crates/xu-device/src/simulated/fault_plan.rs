@@ -43,9 +43,9 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct When {
-    /// Only on this core; on every one by default.
+    /// Only on this physical core; on every one by default.
     pub core: Option<u16>,
-    /// Not before this execution (or call) of the core.
+    /// Not before this execution (or call) of the core, counted from 0.
     pub from: u64,
     /// At most so often, counted over all cores; without end by default.
     pub times: Option<u64>,

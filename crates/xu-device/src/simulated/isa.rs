@@ -260,6 +260,12 @@ impl Instruction {
         Self::new(engine, Opcode::Halt)
     }
 
+    /// The instruction as it lies in device memory.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; INSTRUCTION_SIZE as usize] {
+        zerocopy::transmute!(*self)
+    }
+
     /// Sets the matrix dimensions.
     #[must_use]
     pub fn shape(mut self, rows: u32, cols: u32) -> Self {

@@ -89,7 +89,7 @@ pub enum OperationError {
     #[error(transparent)]
     InFlight(DeviceError),
     /// A chunk did not arrive in time.
-    #[error("a chunk of {bytes} bytes did not arrive within {limit_ns} ns")]
+    #[error("a chunk of {bytes} bytes did not arrive within {:?}", core::time::Duration::from_nanos(*limit_ns))]
     Timeout {
         /// Length of the chunk, bytes.
         bytes: usize,

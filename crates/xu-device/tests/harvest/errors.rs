@@ -179,6 +179,7 @@ fn d6_a_timeout_is_not_renamed_by_an_equal_status_or_by_one_that_leaves_the_unit
         tpb: FIRST,
         limit: LIMIT,
         pending: 5,
+        started: 0,
         first: Engine::Pe,
     };
     // Transient errors have the highest priority of all, and end no unit.

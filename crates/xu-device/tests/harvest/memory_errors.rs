@@ -153,6 +153,7 @@ fn d4_counters_that_cannot_be_read_end_the_unit_and_rename_nothing_stronger() {
         tpb: FIRST,
         limit: LIMIT,
         pending: 5,
+        started: 0,
         first: Engine::Pe,
     };
     assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);

@@ -172,11 +172,12 @@ pub(crate) fn passed(bench: &Bench, tpb: TpbIndex, barriers: i32) {
 }
 
 /// An execution with [`LIMIT`] was late.
-pub(crate) fn timeout(tpb: TpbIndex, pending: usize, first: Engine) -> Fault {
+pub(crate) fn timeout(tpb: TpbIndex, [pending, started]: [usize; 2], first: Engine) -> Fault {
     Fault::Timeout {
         tpb,
         limit: LIMIT,
         pending,
+        started,
         first,
     }
 }

@@ -296,6 +296,7 @@ fn faults() -> Vec<Fault> {
             tpb,
             limit: crate::support::LIMIT,
             pending: 1,
+            started: 1,
             first: engine,
         },
         Fault::Overflow { tpb },
