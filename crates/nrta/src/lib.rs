@@ -59,12 +59,19 @@
 //! | [`tensor_op`] | write and read tensors |
 //! | [`compute`] | run models |
 //! | [`pending`] | an accepted request |
+//! | [`events`] | eventfds that are signalled |
+//! | [`completions`] | a queue's progress as a stream |
+//! | [`wait`] | wait for a sequence, and all before it |
+//! | [`watch`] | be told when a queue closes or degrades |
 //! | [`tensor`], [`model`] | what requests use |
 //! | [`error`] | what can go wrong |
 #![forbid(unsafe_code)]
 
+pub mod completions;
 pub mod compute;
 pub mod error;
+pub mod events;
+mod lane;
 pub mod logical_core;
 pub mod model;
 pub mod pending;
@@ -72,20 +79,26 @@ mod queue;
 pub mod runtime;
 pub mod tensor;
 pub mod tensor_op;
+pub mod wait;
+pub mod watch;
 
 /// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`).
 pub mod simulated {
     pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
 }
 
+pub use completions::Completions;
 pub use compute::{ComputeQueue, Execution};
 pub use error::{Error, Refused, RequestError, ScheduleError};
+pub use events::{EventError, Subscription};
 pub use logical_core::Core;
 pub use model::LoadedModel;
 pub use pending::Pending;
 pub use runtime::{Builder, Runtime};
 pub use tensor::Tensor;
 pub use tensor_op::TensorOpQueue;
+pub use wait::{WaitError, WaitFor};
+pub use watch::{HealthChange, HealthWatch};
 
 pub use xu_abi::metric::CoreCounter;
 pub use xu_abi::{SeqId, Status, TpbIndex, XuId};
@@ -94,4 +107,7 @@ pub use xu_device::stage::SkipConfig;
 pub use xu_device::{Device, DeviceError};
 pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
 pub use xu_ring::queue::NeverIssued;
-pub use xu_worker::{Cause, CloseError, Health, InFlight, PollPolicy, Refusal, Report, UnitError};
+pub use xu_worker::{
+    AskError, Cause, CloseError, CompletionEvent, Health, InFlight, NotAnEventFd, PollPolicy,
+    Refusal, Registered, Report, UnitError,
+};

@@ -119,6 +119,7 @@ impl<I: Send, O: Send> Funnel<I, O> {
         if shared.is_abandoned() {
             return Err(self.why_given_up(shared));
         }
+        shared.note_stop(self.ring.last_submitted().cursor());
         let item = self.spares.fill(WorkItem::Stop(notifier));
         let submitted = self.ring.submit(item);
         self.release_all(shared);

@@ -75,6 +75,7 @@
 //! | [`waits`] | wait for a sequence | 4, step |
 //! | [`events`] | notify applications | 4, application eventfds |
 //! | `source` | the same, in mio's event loop (feature `mio`) | 4 |
+//! | `followers` | tasks that follow completions, or the health | 8.4 |
 //! | [`health`] | healthy, closing, degraded, and why | 4, 2.3 |
 //! | [`completion`](mod@completion), `cell` | tell one caller | 4, 8.4 |
 //! | [`engine`] | the two traits of a kind of work | 4, step and submit funnel |
@@ -97,6 +98,7 @@ pub mod completion_pool;
 pub mod engine;
 pub mod eventfd;
 pub mod events;
+mod followers;
 pub mod fork;
 mod funnel;
 pub mod health;
@@ -133,8 +135,11 @@ pub mod worker;
 
 pub use completion::{Completion, Lost, Notifier, completion};
 pub use engine::{Engine, Progress, Stage, StageError};
-pub use eventfd::{AppEvent, CompletionEvent};
+pub use eventfd::{AppEvent, CompletionEvent, EventId, NotAnEventFd};
+pub use events::Registered;
+pub use followers::Follower;
 pub use health::{Cause, Health};
+pub use on_worker::is_worker_thread;
 pub use policy::PollPolicy;
 pub use refusal::{Refusal, Refused, RefusedBatch};
 pub use room::Ticket;

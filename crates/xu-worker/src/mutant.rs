@@ -65,6 +65,10 @@ mutants! { LANE: {
     UnitCountsThePast = "unit-counts-the-past",
     /// A completion writes after it has given the registry's lock back.
     NotifyWithoutLock = "notify-without-lock",
+    /// A task that follows a unit is counted without the lock under which requests complete.
+    FollowWithoutLock = "follow-without-lock",
+    /// A task that follows a unit does not look again after it has left its waker.
+    FollowNoSecondLook = "follow-no-second-look",
 } }
 
 impl Mutant {

@@ -181,6 +181,10 @@ impl<E: Engine> Parts<E> {
         }
         let counted = self.take_count();
         let popped = self.publish(settled, status);
+        if self.shared.health() == Health::Degraded && self.shared.owner.is_here() {
+            // This request may be the one that has degraded it.
+            self.shared.health_followers.wake_all();
+        }
         if let Err(error) = counted {
             let text = format!("no work count for a completed request: {error}");
             return self.broken(Some(seq), text);
@@ -276,6 +280,7 @@ impl<E: Engine> Parts<E> {
                 },
                 is_armed: shared.events.is_armed(),
                 is_awaited: shared.room.is_awaited(),
+                is_followed: shared.followers.is_followed(),
                 is_deferred: shared.staged().is_anything_deferred(),
             })
         })?;
@@ -290,6 +295,9 @@ impl<E: Engine> Parts<E> {
             shared.events.stopped(told.seq);
         } else if told.is_armed {
             shared.events.completed(told.seq);
+        }
+        if told.is_followed {
+            shared.followers.reached(told.seq.cursor());
         }
         if told.is_awaited {
             shared.tell_of_room();
@@ -331,6 +339,7 @@ impl<E: Engine> Parts<E> {
         self.clear();
         // What a submitter could not release will never complete. For a failed signal, see `clear`.
         let _ = self.shared.under_mark_comp(Waits::abandon);
+        self.shared.followers.wake_all();
     }
 
     /// Completes what is queued, so that nobody waits for it, whatever the ring says of it; and takes every work count, so
@@ -347,7 +356,7 @@ impl<E: Engine> Parts<E> {
         }
         // What cannot be read was not written.
         let _ = self.shared.work.take_all();
-        self.shared.room.wake_all();
+        self.shared.tell_of_health();
     }
 }
 
@@ -393,6 +402,7 @@ struct Told<O> {
     signalled: Result<Option<Arc<Lease>>, SignalError>,
     is_armed: bool,
     is_awaited: bool,
+    is_followed: bool,
     is_deferred: bool,
 }
 

@@ -59,7 +59,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "nrta",
         ours: &["xu-abi", "xu-ring", "xu-worker", "xu-device", "xu-model"],
-        others: &["parking_lot", "thiserror", "tracing"],
+        others: &["futures-core", "parking_lot", "thiserror", "tracing"],
         others_in_tests: &["futures", "proptest"],
     },
     Layer {
