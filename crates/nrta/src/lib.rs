@@ -62,6 +62,7 @@
 //! | [`events`] | eventfds that are signalled |
 //! | [`completions`] | a queue's progress as a stream |
 //! | [`wait`] | wait for a sequence, and all before it |
+//! | `tokio` | completions in tokio's reactor (feature `tokio`) |
 //! | [`watch`] | be told when a queue closes or degrades |
 //! | [`tensor`], [`model`] | what requests use |
 //! | [`error`] | what can go wrong |
@@ -79,6 +80,8 @@ mod queue;
 pub mod runtime;
 pub mod tensor;
 pub mod tensor_op;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 pub mod wait;
 pub mod watch;
 
@@ -108,6 +111,6 @@ pub use xu_device::{Device, DeviceError};
 pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
 pub use xu_ring::queue::NeverIssued;
 pub use xu_worker::{
-    AskError, Cause, CloseError, CompletionEvent, Health, InFlight, NotAnEventFd, PollPolicy,
-    Refusal, Registered, Report, UnitError,
+    AskError, Cause, CloseError, CompletionEvent, Health, InFlight, Latencies, NotAnEventFd,
+    PollPolicy, QueueSnapshot, Refusal, Registered, Report, UnitError,
 };

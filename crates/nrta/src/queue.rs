@@ -164,10 +164,34 @@ macro_rules! queue_methods {
                 crate::Subscription::to_queue(self.lane(), fd)
             }
 
+            /// Counts this queue's completions from now on, in the reactor of the tokio runtime that this is called in.
+            ///
+            /// # Errors
+            /// [`CounterError`](crate::tokio::CounterError).
+            #[cfg(feature = "tokio")]
+            pub fn completion_counter(
+                &self,
+            ) -> Result<crate::tokio::CompletionCounter, crate::tokio::CounterError> {
+                crate::tokio::CompletionCounter::new(self.lane())
+            }
+
             /// Notifications that no application got, because its eventfd was full or broken.
             #[must_use]
             pub fn lost_notifications(&self) -> u64 {
                 self.unit().lost_notifications()
+            }
+
+            /// Everything that can be asked of this queue, at one moment. Takes no lock; for monitoring.
+            #[must_use]
+            pub fn snapshot(&self) -> crate::QueueSnapshot {
+                self.unit().snapshot()
+            }
+
+            /// Measures the requests that are accepted from now on, or measures no more: how long they take, and how old the
+            /// oldest is, for [`snapshot`](Self::snapshot). Off at first, because it costs two looks at the clock for each
+            /// request.
+            pub fn measure(&self, on: bool) {
+                self.unit().measure(on);
             }
 
             fn lane(&self) -> crate::lane::Lane {

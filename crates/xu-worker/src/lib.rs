@@ -87,6 +87,7 @@
 //! | `on_worker` | whether this thread must not wait | 4 |
 //! | [`room`] | wait for a free slot, or for an empty queue | 4, shutdown |
 //! | [`policy`], [`pace`] | how eagerly a worker looks at the device | 8.1 |
+//! | [`statistics`] | what is counted for those who look | `c-api.md` 15 |
 //! | [`shutdown`] | close, drain, stop, join | 4, shutdown |
 //! | [`worker`], [`rounds`], `poller` | the thread, its loop, and epoll | 4, worker loop |
 //! | [`fork`], [`here_only`] | leave everything alone in a forked child | 4, fork |
@@ -123,6 +124,7 @@ pub mod shutdown;
 #[cfg(all(feature = "mio", not(any(loom, miri))))]
 pub mod source;
 mod spin;
+pub mod statistics;
 mod sync;
 pub mod table;
 pub mod unit;
@@ -147,7 +149,10 @@ pub use runner::{Runner, Step, UnitRunner};
 pub use shared::Table;
 #[cfg(not(any(loom, miri)))]
 pub use shutdown::{CloseError, CloseOptions, Closed, Closing, Report, Workers};
-pub use unit::{Accepted, AskError, InFlight, Place, RoomFuture, Unit, UnitError, UnitOptions};
+pub use statistics::Latencies;
+pub use unit::{
+    Accepted, AskError, InFlight, Place, QueueSnapshot, RoomFuture, Unit, UnitError, UnitOptions,
+};
 pub use waits::Waited;
 #[cfg(not(any(loom, miri)))]
 pub use worker::{WorkerError, WorkerThread};

@@ -149,6 +149,9 @@ impl<E: Engine> Parts<E> {
             return Ok(Look::Finished(seq, Status::EXEC_UNIT_UNRECOVERABLE));
         }
         let begun = core::mem::replace(&mut self.begun, true);
+        if !begun && let WorkItem::Execute(_, _, Some(accepted)) = request {
+            self.shared.statistics.begin(*accepted);
+        }
         let engine = &mut self.engine;
         let progress = catch_unwind(AssertUnwindSafe(|| advance(engine, request, begun)));
         Ok(match progress {
@@ -209,7 +212,13 @@ impl<E: Engine> Parts<E> {
         self.ring.prefetch_next();
         Ok(Some(match self.returns.unpack(item) {
             WorkItem::Stop(notifier) => Settled::Stop(notifier),
-            WorkItem::Execute(item, notifier) => self.finish(item, notifier, seq, status),
+            WorkItem::Execute(item, notifier, accepted) => {
+                let settled = self.finish(item, notifier, seq, status);
+                if let Some(accepted) = accepted {
+                    self.shared.statistics.end(accepted);
+                }
+                settled
+            }
         }))
     }
 
@@ -266,6 +275,9 @@ impl<E: Engine> Parts<E> {
         let (ring, shared) = (&mut self.ring, &self.shared);
         settled.write_status(status);
         let is_stop = matches!(settled, Settled::Stop(_));
+        if !is_stop && !settled.is_success(status) {
+            shared.statistics.fail();
+        }
         let mut settled = Some(settled);
         let told = shared.under_mark_comp(|waits| {
             let seq = ring.pop()?.seq;
@@ -385,7 +397,7 @@ fn advance<E: Engine>(
             Ok(()) => Progress::Done(Status::SUCCESS),
             Err(cause) => Progress::Fatal(cause),
         },
-        WorkItem::Execute(item, _) => {
+        WorkItem::Execute(item, ..) => {
             if !begun {
                 engine.begin(item);
             }
@@ -442,6 +454,11 @@ impl<O> Settled<O> {
             Self::Stop(notifier) => notifier.write_status(status),
             Self::Execute(None, _) | Self::Lost(None) => {}
         }
+    }
+
+    #[inline(always)]
+    fn is_success(&self, status: Status) -> bool {
+        status.is_success() && !matches!(self, Self::Lost(_))
     }
 
     /// The outcome is the caller's; nobody is woken yet. Runs no foreign code.

@@ -14,6 +14,7 @@ use crate::mutant::Mutant;
 use crate::need_wake::NeedWake;
 use crate::policy::PollPolicy;
 use crate::room::Room;
+use crate::statistics::Statistics;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::table::{EntryRef, UnitTable};
 use crate::unstage::{Unstage, Words, release};
@@ -48,6 +49,7 @@ pub(crate) struct Shared<I, O> {
     /// The number of the first stop that was sent when nothing else was accepted any more; 0 while there is none.
     first_stop: AtomicU64,
     pub(crate) pool: Arc<CompletionPool>,
+    pub(crate) statistics: Statistics,
 }
 
 impl<I, O> Shared<I, O> {
@@ -72,6 +74,7 @@ impl<I, O> Shared<I, O> {
             ended: AtomicBool::new(false),
             first_stop: AtomicU64::new(0),
             pool,
+            statistics: Statistics::new(),
         }
     }
 

@@ -17,6 +17,7 @@
 mod follow;
 mod listen;
 mod room_future;
+mod snapshot;
 
 use crate::completion::{Completion, completion};
 use crate::completion_pool::CompletionPool;
@@ -47,6 +48,7 @@ use xu_ring::spsc::CapacityError;
 
 pub use listen::AskError;
 pub use room_future::RoomFuture;
+pub use snapshot::QueueSnapshot;
 
 /// How a unit is made.
 #[derive(Clone, Debug)]

@@ -11,6 +11,7 @@
 use crate::completion::Notifier;
 use core::fmt;
 use core::mem::MaybeUninit;
+use std::time::Instant;
 use xu_ring::spsc;
 
 /// Most boxes that wait to be used again. A burst that is deeper than this allocates.
@@ -18,8 +19,8 @@ const MOST_SPARES: u64 = 1024;
 
 /// A request on its way through the ring.
 pub(crate) enum WorkItem<I, O> {
-    /// A caller's request, and who is told of its outcome, if anybody.
-    Execute(I, Option<Notifier<O>>),
+    /// A caller's request, who is told of its outcome, if anybody, and when it was accepted, if that is measured.
+    Execute(I, Option<Notifier<O>>, Option<Instant>),
     /// Bring the device to rest; tells the drain how that went.
     Stop(Notifier<()>),
 }

@@ -59,8 +59,14 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "nrta",
         ours: &["xu-abi", "xu-ring", "xu-worker", "xu-device", "xu-model"],
-        others: &["futures-core", "parking_lot", "thiserror", "tracing"],
-        others_in_tests: &["futures", "proptest"],
+        others: &[
+            "futures-core",
+            "parking_lot",
+            "thiserror",
+            "tokio",
+            "tracing",
+        ],
+        others_in_tests: &["futures", "proptest", "smol"],
     },
     Layer {
         name: "nrta-cli",
