@@ -56,6 +56,7 @@ impl WaitError {
 }
 
 /// A future that resolves when a sequence, and with it all before it on its queue, is complete, whatever its status.
+/// [`Pending::try_take`](crate::Pending::try_take) has the outcomes of all of them then.
 ///
 /// Stores one waker however often it is polled, and belongs to nobody: it may move to another task.
 #[must_use = "a future waits when it is polled"]

@@ -69,6 +69,8 @@ mutants! { LANE: {
     FollowWithoutLock = "follow-without-lock",
     /// A task that follows a unit does not look again after it has left its waker.
     FollowNoSecondLook = "follow-no-second-look",
+    /// A task is told of a completion before its outcome was handed over.
+    FollowBeforeHandOver = "follow-before-hand-over",
 } }
 
 impl Mutant {

@@ -161,6 +161,16 @@ fn outcome_before_question() {
     worker.join().expect("no panic");
 }
 
+fn outcome_before_follower() {
+    outcome_before_notification(|unit, _| {
+        let mut follower = Follower::new();
+        let cx = Context::from_waker(Waker::noop());
+        let polled = unit.real.poll_completed(seq(1), &mut follower, &cx);
+        unit.real.unfollow(&mut follower);
+        polled.is_ready()
+    });
+}
+
 /// Each registration for a sequence gets exactly one count.
 fn register_against_complete() {
     let unit = Unit::new(1);
@@ -376,6 +386,7 @@ mod models {
         f8_unit_complete: unit_event, None, 280;
         f8_unit_beside_another: unit_event_beside_another, None, 106;
         f8_drop_complete: drop_against_complete, None, 30;
+        f2_outcome_follower: outcome_before_follower, None, 100;
         f3_sequence_complete: follow_sequence, None, 140;
         f3_newest_waker: follow_with_another_waker, None, 3_000;
         f3_progress_complete: follow_progress, None, 6_000;
@@ -397,6 +408,7 @@ mod mutants {
         notify_without_lock: NotifyWithoutLock by f8_deregister_complete, f8_replace_complete, f8_drop_complete;
         follow_without_lock: FollowWithoutLock by f3_sequence_complete, f3_progress_complete;
         follow_no_second_look: FollowNoSecondLook by f3_sequence_complete, f3_progress_complete, f3_progress_end, f3_health_degrade;
+        follow_before_hand_over: FollowBeforeHandOver by f2_outcome_follower;
     }
 
     #[test]

@@ -26,7 +26,12 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn new() -> Self {
-        Self::with(FaultPlan::default())
+        Self::with(FaultPlan::default(), 8)
+    }
+
+    /// With room for so many.
+    pub(crate) fn with_limit(limit: u64) -> Self {
+        Self::with(FaultPlan::default(), limit)
     }
 
     /// The first execution that runs ends its queue, when its doorbell rings.
@@ -40,12 +45,13 @@ impl Held {
             engine: Engine::Pe,
             record: Mark::Start,
         };
-        Self::with(FaultPlan {
+        let plan = FaultPlan {
             rules: vec![Rule { when, fault }],
-        })
+        };
+        Self::with(plan, 8)
     }
 
-    fn with(faults: FaultPlan) -> Self {
+    fn with(faults: FaultPlan, limit: u64) -> Self {
         let config = MachineConfig {
             faults,
             ..MachineConfig::default()
@@ -53,6 +59,7 @@ impl Held {
         let device = Meddler::new(Machine::start(config).unwrap());
         let runtime = Runtime::builder()
             .exec_timeout(None)
+            .compute_limit(limit)
             .device(Arc::clone(&device) as Arc<dyn nrta::Device>)
             .open()
             .unwrap();
@@ -77,6 +84,17 @@ impl Held {
         let [scores, label] = &self.outputs;
         self.compute
             .execute(&self.model, &[&self.input], &[scores, label])
+    }
+
+    /// The next execution jumps to where no memory is, and so ends without success. Its queue goes on.
+    pub(crate) fn spoil_the_first(&self) {
+        let mut spoilt = false;
+        self.device.alter_writes(Box::new(move |_, bytes| {
+            if !spoilt && bytes.len() == 52 {
+                bytes[0x18 + 3] = 0x7F;
+                spoilt = true;
+            }
+        }));
     }
 
     /// Schedules so many, and returns the sequences.

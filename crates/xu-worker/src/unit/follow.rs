@@ -13,7 +13,8 @@ use core::task::{Context, Poll};
 use xu_abi::{Cursor, SeqId};
 
 impl<S: Stage> Unit<S> {
-    /// Whether the request of a sequence is complete, whatever its status; any number of tasks may ask for one sequence.
+    /// Whether the request of a sequence is complete, whatever its status, and its outcome handed over; any number of tasks may
+    /// ask for one sequence.
     ///
     /// Stores `cx`'s waker while it is not. Never [`Waited::TimedOut`].
     ///
@@ -34,6 +35,7 @@ impl<S: Stage> Unit<S> {
         let shared = &self.parts.shared;
         self.follow(&shared.followers, seq.cursor(), follower, cx, || {
             if self.is_completed(seq) == Ok(true) {
+                self.pass_hand_over();
                 return Some(Ok(Waited::Completed));
             }
             let is_abandoned = shared.is_abandoned()
@@ -44,7 +46,7 @@ impl<S: Stage> Unit<S> {
         })
     }
 
-    /// The last completed request, once it is later than `after`; `None` when the unit has ended and there will be no
+    /// The last completed request, whose outcome has been handed over, once it is later than `after`; `None` when the unit has ended and there will be no
     /// later one. Stops are not counted.
     ///
     /// Stores `cx`'s waker while there is neither.
@@ -64,6 +66,7 @@ impl<S: Stage> Unit<S> {
             let has_ended = shared.has_ended();
             let newest = self.newest_request();
             if newest.cursor() > after {
+                self.pass_hand_over();
                 return Some(Some(newest));
             }
             has_ended.then_some(None)
@@ -126,6 +129,14 @@ impl<S: Stage> Unit<S> {
             self.xu(),
             self.parts.shared.without_stops(submitted.cursor()),
         )
+    }
+
+    /// A completion is visible a little before its outcome is handed over, both under one lock: who has had the lock since
+    /// finds the outcome.
+    fn pass_hand_over(&self) {
+        if !Mutant::FollowBeforeHandOver.is_seeded() {
+            self.parts.shared.under_mark_comp(|_| ());
+        }
     }
 
     fn follow<T>(
