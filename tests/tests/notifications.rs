@@ -65,7 +65,7 @@ fn f8_a_completed_sequence_is_signalled_before_the_call_returns() {
 }
 
 #[test]
-fn f8_registering_again_replaces_and_negative_answers_are_not_errors() {
+fn f8_registering_again_replaces_and_what_is_not_there_is_no_error() {
     let held = Held::new();
     let (old, new) = (event(), event());
     let seq = held.schedule(1)[0];

@@ -386,7 +386,7 @@ mod models {
         f8_unit_complete: unit_event, None, 280;
         f8_unit_beside_another: unit_event_beside_another, None, 106;
         f8_drop_complete: drop_against_complete, None, 30;
-        f2_outcome_follower: outcome_before_follower, None, 100;
+        f2_outcome_follower: outcome_before_follower, None, 740;
         f3_sequence_complete: follow_sequence, None, 140;
         f3_newest_waker: follow_with_another_waker, None, 3_000;
         f3_progress_complete: follow_progress, None, 6_000;
