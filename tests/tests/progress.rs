@@ -138,9 +138,9 @@ fn f3_the_newest_waker_is_woken_once() {
 #[test]
 fn f3_a_completion_wakes_those_who_wait_for_it_and_nobody_else() {
     let held = Held::new();
-    let seqs = held.schedule(2);
+    let seqs = held.schedule(3);
     let counts = [counted(), counted()];
-    let mut waits = [0, 1].map(|index| Box::pin(held.compute.wait_for(seqs[index])));
+    let mut waits = [0, 2].map(|index| Box::pin(held.compute.wait_for(seqs[index])));
     for (wait, (_, waker)) in waits.iter_mut().zip(&counts) {
         assert!(
             wait.poll_unpin(&mut Context::from_waker(waker))
@@ -148,9 +148,10 @@ fn f3_a_completion_wakes_those_who_wait_for_it_and_nobody_else() {
         );
     }
     held.complete(seqs[0]);
-    counts[0].0.await_wakes(1);
     // The worker has woken whom it will when it completes the next.
     held.complete(seqs[1]);
+    assert_eq!((counts[0].0.wakes(), counts[1].0.wakes()), (1, 0));
+    held.complete(seqs[2]);
     counts[1].0.await_wakes(1);
     assert_eq!((counts[0].0.wakes(), counts[1].0.wakes()), (1, 1));
 }
@@ -192,7 +193,10 @@ impl Drop for Meddles {
         drop(self.compute.subscribe_each(&self.event).unwrap());
         let (_, waker) = counted();
         let mut wait = self.compute.wait_for(self.seq);
-        let _ = wait.poll_unpin(&mut Context::from_waker(&waker));
+        let mut watch = self.compute.watch();
+        let mut cx = Context::from_waker(&waker);
+        let _ = wait.poll_unpin(&mut cx);
+        let _ = watch.poll_next_unpin(&mut cx);
         Arc::clone(&self.destroyed).wake();
     }
 }

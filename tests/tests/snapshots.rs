@@ -86,6 +86,8 @@ fn nothing_is_measured_until_it_is_asked_for() {
     held.compute.measure(false);
     let last = held.schedule(1)[0];
     held.complete(measured[1]);
+    // The one at the head now is not measured, and does not inherit the age of the one before.
+    assert_eq!(held.compute.snapshot().oldest_age, None);
     held.complete(last);
     let end = held.compute.snapshot();
     assert_eq!((end.completed, end.latency.total()), (4, 2));

@@ -14,8 +14,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
+type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
+
 /// Runs a task beside the others.
-type Spawn = Rc<dyn Fn(Pin<Box<dyn Future<Output = ()>>>)>;
+type Spawn = Rc<dyn Fn(BoxedTask)>;
 
 /// Requests, a task that follows them, tasks that wait for a batch, and a watch: until the runtime is closed.
 async fn program(spawn: Spawn) {
@@ -94,8 +96,8 @@ fn an_event_is_a_descriptor_of_smols_reactor() {
 /// An executor of one thread. A waker puts the number of its task in a queue, and that is all there is.
 #[derive(Default)]
 struct ByHand {
-    tasks: RefCell<BTreeMap<usize, Pin<Box<dyn Future<Output = ()>>>>>,
-    new: RefCell<Vec<Pin<Box<dyn Future<Output = ()>>>>>,
+    tasks: RefCell<BTreeMap<usize, BoxedTask>>,
+    new: RefCell<Vec<BoxedTask>>,
     ready: Arc<Ready>,
 }
 

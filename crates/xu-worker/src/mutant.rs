@@ -71,6 +71,8 @@ mutants! { LANE: {
     FollowNoSecondLook = "follow-no-second-look",
     /// A task is told of a completion before its outcome was handed over.
     FollowBeforeHandOver = "follow-before-hand-over",
+    /// A task that follows a unit asks for its end after the newest completion.
+    EndAfterNewest = "end-after-newest",
 } }
 
 impl Mutant {

@@ -132,7 +132,9 @@ impl<E: Engine> Parts<E> {
                     seq: Some(seq),
                     ..cause
                 });
-                self.complete(seq, status)
+                let step = self.complete(seq, status);
+                self.tell_of_health();
+                step
             }
         }
     }
@@ -184,10 +186,6 @@ impl<E: Engine> Parts<E> {
         }
         let counted = self.take_count();
         let popped = self.publish(settled, status);
-        if self.shared.health() == Health::Degraded && self.shared.owner.is_here() {
-            // This request may be the one that has degraded it.
-            self.shared.health_followers.wake_all();
-        }
         if let Err(error) = counted {
             let text = format!("no work count for a completed request: {error}");
             return self.broken(Some(seq), text);
@@ -213,11 +211,10 @@ impl<E: Engine> Parts<E> {
         Ok(Some(match self.returns.unpack(item) {
             WorkItem::Stop(notifier) => Settled::Stop(notifier),
             WorkItem::Execute(item, notifier, accepted) => {
-                let settled = self.finish(item, notifier, seq, status);
                 if let Some(accepted) = accepted {
                     self.shared.statistics.end(accepted);
                 }
-                settled
+                self.finish(item, notifier, seq, status)
             }
         }))
     }
@@ -243,8 +240,21 @@ impl<E: Engine> Parts<E> {
                     seq: Some(seq),
                     ..panicked(panic)
                 });
+                if status.is_success() {
+                    // What is counted later goes by this status.
+                    self.shared.statistics.fail();
+                }
+                self.tell_of_health();
                 Settled::Lost(notifier)
             }
+        }
+    }
+
+    /// The unit was healthy until now. Not where a waker has forked, in the child.
+    #[cold]
+    fn tell_of_health(&self) {
+        if self.shared.owner.is_here() {
+            self.shared.tell_of_health();
         }
     }
 
@@ -275,7 +285,7 @@ impl<E: Engine> Parts<E> {
         let (ring, shared) = (&mut self.ring, &self.shared);
         settled.write_status(status);
         let is_stop = matches!(settled, Settled::Stop(_));
-        if !is_stop && !settled.is_success(status) {
+        if !is_stop && !status.is_success() {
             shared.statistics.fail();
         }
         let mut settled = Some(settled);
@@ -454,11 +464,6 @@ impl<O> Settled<O> {
             Self::Stop(notifier) => notifier.write_status(status),
             Self::Execute(None, _) | Self::Lost(None) => {}
         }
-    }
-
-    #[inline(always)]
-    fn is_success(&self, status: Status) -> bool {
-        status.is_success() && !matches!(self, Self::Lost(_))
     }
 
     /// The outcome is the caller's; nobody is woken yet. Runs no foreign code.

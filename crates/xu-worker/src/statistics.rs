@@ -8,6 +8,7 @@
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use core::fmt;
+use core::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 /// Number of buckets of [`Latencies`].
@@ -31,6 +32,9 @@ impl Tally {
     }
 }
 
+/// When a request was accepted, nanoseconds from the epoch of its unit: never 0, so that what is not measured takes no room.
+pub(crate) type Stamp = NonZeroU64;
+
 /// The numbers of one unit.
 pub(crate) struct Statistics {
     is_measuring: AtomicBool,
@@ -38,7 +42,7 @@ pub(crate) struct Statistics {
     epoch: Instant,
     /// Written under the submit lock.
     refused_full: Tally,
-    worker: WorkerTallies,
+    worker: Box<WorkerTallies>,
 }
 
 /// Written by the worker, in lines of their own.
@@ -47,7 +51,7 @@ struct WorkerTallies {
     failed: Tally,
     /// When the request at the head was accepted, nanoseconds from the epoch; 0 when that is not known.
     head_since: AtomicU64,
-    latencies: Box<[Tally]>,
+    latencies: [Tally; BUCKETS],
 }
 
 impl Statistics {
@@ -56,11 +60,11 @@ impl Statistics {
             is_measuring: AtomicBool::new(false),
             epoch: Instant::now(),
             refused_full: Tally::default(),
-            worker: WorkerTallies {
+            worker: Box::new(WorkerTallies {
                 failed: Tally::default(),
                 head_since: AtomicU64::new(0),
-                latencies: (0..BUCKETS).map(|_| Tally::default()).collect(),
-            },
+                latencies: core::array::from_fn(|_| Tally::default()),
+            }),
         }
     }
 
@@ -71,9 +75,19 @@ impl Statistics {
 
     /// The time of an acceptance, where it is wanted.
     #[inline(always)]
-    pub(crate) fn stamp(&self) -> Option<Instant> {
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
         // Relaxed: as in `measure`.
-        self.is_measuring.load(Ordering::Relaxed).then(Instant::now)
+        if self.is_measuring.load(Ordering::Relaxed) {
+            Some(self.now())
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    fn now(&self) -> Stamp {
+        // The first nanosecond counts as the second one.
+        NonZeroU64::new(nanoseconds(self.epoch.elapsed())).unwrap_or(NonZeroU64::MIN)
     }
 
     /// A request was refused, because the queue is full. Called under the submit lock.
@@ -84,20 +98,20 @@ impl Statistics {
 
     /// A request is at the head from now on. Called by the worker.
     #[cold]
-    pub(crate) fn begin(&self, accepted: Instant) {
-        let since = nanoseconds(accepted.saturating_duration_since(self.epoch));
+    pub(crate) fn begin(&self, accepted: Stamp) {
         // PAIRS: with the acquire load in `head_age`: who sees it also sees that the request before is complete.
         self.worker
             .head_since
-            .store(since.max(1), Ordering::Release);
+            .store(accepted.get(), Ordering::Release);
     }
 
     /// A request that was measured is about to complete. Called by the worker.
     #[cold]
-    pub(crate) fn end(&self, accepted: Instant) {
+    pub(crate) fn end(&self, accepted: Stamp) {
         // Relaxed: the completion, which publishes it, is still to come.
         self.worker.head_since.store(0, Ordering::Relaxed);
-        let bucket = bucket_of(accepted.elapsed());
+        let took = self.now().get().saturating_sub(accepted.get());
+        let bucket = bucket_of(Duration::from_nanos(took));
         if let Some(tally) = self.worker.latencies.get(bucket) {
             tally.add_one();
         }
@@ -123,11 +137,7 @@ impl Statistics {
         // PAIRS: with the release store in `begin`.
         match self.worker.head_since.load(Ordering::Acquire) {
             0 => None,
-            since => Some(
-                self.epoch
-                    .elapsed()
-                    .saturating_sub(Duration::from_nanos(since)),
-            ),
+            since => Some(Duration::from_nanos(self.now().get().saturating_sub(since))),
         }
     }
 

@@ -9,9 +9,9 @@
 #![allow(unsafe_code, reason = "a value leaves its box, and the box stays")]
 
 use crate::completion::Notifier;
+use crate::statistics::Stamp;
 use core::fmt;
 use core::mem::MaybeUninit;
-use std::time::Instant;
 use xu_ring::spsc;
 
 /// Most boxes that wait to be used again. A burst that is deeper than this allocates.
@@ -20,7 +20,7 @@ const MOST_SPARES: u64 = 1024;
 /// A request on its way through the ring.
 pub(crate) enum WorkItem<I, O> {
     /// A caller's request, who is told of its outcome, if anybody, and when it was accepted, if that is measured.
-    Execute(I, Option<Notifier<O>>, Option<Instant>),
+    Execute(I, Option<Notifier<O>>, Option<Stamp>),
     /// Bring the device to rest; tells the drain how that went.
     Stop(Notifier<()>),
 }

@@ -346,6 +346,25 @@ fn follow_to_the_end() {
     );
 }
 
+/// A task that waits for progress, against the last completion and the end behind it: it is told of the completion first.
+fn follow_the_last() {
+    poll_against(
+        &Unit::new(1),
+        1,
+        |unit| {
+            unit.complete(1);
+            unit.real.finish();
+        },
+        |unit, follower, cx| match unit.real.poll_newer(Cursor::NONE, follower, cx) {
+            Poll::Ready(newest) => {
+                assert_eq!(newest, Some(seq(1)), "the last was missed");
+                true
+            }
+            Poll::Pending => false,
+        },
+    );
+}
+
 /// A task that waits for a change of health, against a worker that gives the unit up.
 fn follow_health() {
     poll_against(&Unit::new(0), 1, Unit::give_up, |unit, follower, cx| {
@@ -391,6 +410,7 @@ mod models {
         f3_newest_waker: follow_with_another_waker, None, 3_000;
         f3_progress_complete: follow_progress, None, 6_000;
         f3_progress_end: follow_to_the_end, None, 120;
+        f3_progress_last: follow_the_last, None, 10;
         f3_health_degrade: follow_health, None, 150;
     }
 }
@@ -409,6 +429,7 @@ mod mutants {
         follow_without_lock: FollowWithoutLock by f3_sequence_complete, f3_progress_complete;
         follow_no_second_look: FollowNoSecondLook by f3_sequence_complete, f3_progress_complete, f3_progress_end, f3_health_degrade;
         follow_before_hand_over: FollowBeforeHandOver by f2_outcome_follower;
+        end_after_newest: EndAfterNewest by f3_progress_last;
     }
 
     #[test]
