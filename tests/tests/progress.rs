@@ -330,7 +330,7 @@ fn f6_a_watch_learns_of_a_degradation_and_its_cause() {
     // Every later question gets the same answer.
     for _ in 0..3 {
         let all: Vec<_> = block_on(compute.watch().collect());
-        assert_eq!(all, [change.clone()]);
+        assert_eq!(all.as_slice(), std::slice::from_ref(&change));
         assert_eq!(compute.cause(), Some(cause.clone()));
     }
 }

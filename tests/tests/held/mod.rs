@@ -14,7 +14,18 @@ use std::sync::Arc;
 use xu_abi::Engine;
 use xu_device::simulated::{Machine, MachineConfig};
 
+/// Lets everything complete when it goes: a test that has failed would wait for it for ever.
+struct LetGo(Arc<Meddler>);
+
+impl Drop for LetGo {
+    fn drop(&mut self) {
+        self.0.release_doorbells();
+    }
+}
+
 pub(crate) struct Held {
+    // Dropped before the runtime, which waits.
+    _let_go: LetGo,
     pub(crate) device: Arc<Meddler>,
     pub(crate) runtime: Runtime,
     pub(crate) core: Core,
@@ -70,6 +81,7 @@ impl Held {
         let outputs = [0, 1].map(|index| model.allocate_output(index).unwrap());
         device.hold_doorbells();
         Self {
+            _let_go: LetGo(Arc::clone(&device)),
             device,
             runtime,
             compute: core.compute(),
