@@ -410,7 +410,7 @@ mod models {
         f3_newest_waker: follow_with_another_waker, None, 3_000;
         f3_progress_complete: follow_progress, None, 6_000;
         f3_progress_end: follow_to_the_end, None, 120;
-        f3_progress_last: follow_the_last, None, 10;
+        f3_progress_last: follow_the_last, None, 2_800;
         f3_health_degrade: follow_health, None, 150;
     }
 }
