@@ -2,9 +2,9 @@
 //!
 //! Read by [`Unit::snapshot`](crate::Unit::snapshot). Each number has one writer, the submitter that holds the submit lock or
 //! the worker, so that counting is a load and a store of a line that is this writer's own. What goes well is not counted:
-//! the ring's cursors say it. A histogram needs the time twice for each request, some 25 ns each, which is a large part of
-//! what handing a request over costs; so it is off until it is asked for, and then only requests that are accepted
-//! afterwards are measured. A coarse clock would be cheaper, but ticks in milliseconds, and most requests are shorter.
+//! the ring's cursors say it. A histogram needs the time twice for each request, which makes handing a request over a tenth
+//! slower; so it is off until it is asked for, and then only requests that are accepted afterwards are measured. A coarse
+//! clock would be cheaper, but ticks in milliseconds, and most requests are shorter.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use core::fmt;
