@@ -69,6 +69,17 @@ impl Meddler {
         }
     }
 
+    /// Rings the doorbell that was kept back first; `false` when there is none.
+    pub fn ring_one(&self) -> bool {
+        let Some((tpb, index)) = self.with(|state| state.held.pop_front()) else {
+            return false;
+        };
+        self.inner
+            .increment_semaphore(tpb, index)
+            .expect("the machine takes doorbells");
+        true
+    }
+
     /// Where memory has been released so far.
     pub fn released(&self) -> Vec<DeviceAddr> {
         self.with(|state| state.released.clone())

@@ -7,9 +7,15 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+use futures::StreamExt;
+use futures::executor::block_on;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use nrta::{Error, LoadedModel, Model, Pending, Refusal, Runtime, ScheduleError, Status, Tensor};
+use nrta::{
+    AskError, CompletionEvent, Completions, Error, HealthWatch, LoadedModel, Model, Pending,
+    Refusal, Runtime, ScheduleError, Status, Subscription, Tensor, TensorOpQueue, WaitError,
+    WaitFor,
+};
 use std::time::{Duration, Instant};
 
 const NAME: &str = "p1_a_child_is_refused_and_harms_nobody";
@@ -34,6 +40,16 @@ struct Handles {
     tensor: Tensor,
     model: LoadedModel,
     pending: Pending<Vec<u8>>,
+    followers: Followers,
+}
+
+/// What an application keeps beside a queue.
+struct Followers {
+    event: CompletionEvent,
+    subscription: Subscription,
+    completions: Completions,
+    watch: HealthWatch,
+    wait: WaitFor,
 }
 
 fn p1_a_child_is_refused_and_harms_nobody() {
@@ -56,9 +72,12 @@ fn p1_a_child_is_refused_and_harms_nobody() {
         runtime,
         tensor,
         pending,
+        followers,
         ..
     } = handles.take().unwrap();
     assert_eq!(pending.wait().unwrap(), [7; 64]);
+    assert_eq!(block_on(followers.wait), Ok(()));
+    assert!(followers.subscription.end(), "children have not ended it");
     let queue = runtime.core(0).unwrap().tensor_op(0).unwrap();
     let read = queue.read(&tensor, 0, vec![0; 64]).unwrap();
     assert_eq!(read.wait().unwrap(), [7; 64]);
@@ -73,11 +92,20 @@ fn open() -> Handles {
     let tensor = core.allocate(64).unwrap();
     let queue = core.tensor_op(0).unwrap();
     let pending = queue.write(&tensor, 0, vec![7; 64]).unwrap();
+    let event = CompletionEvent::new().unwrap();
+    let followers = Followers {
+        subscription: queue.subscribe_each(&event).unwrap(),
+        event,
+        completions: queue.completions(),
+        watch: queue.watch(),
+        wait: queue.wait_for(pending.seq()),
+    };
     Handles {
         runtime,
         tensor,
         model,
         pending,
+        followers,
     }
 }
 
@@ -88,6 +116,7 @@ fn is_refused(handles: Handles) -> bool {
         tensor,
         model,
         pending,
+        followers,
     } = handles;
     let began = Instant::now();
     let Ok(core) = runtime.core(0) else {
@@ -113,8 +142,49 @@ fn is_refused(handles: Handles) -> bool {
         Ok(bytes) => bytes == [7; 64],
         Err(error) => error.status == Status::UNINITIALIZED,
     };
+    let followed = core
+        .tensor_op(0)
+        .is_ok_and(|queue| follow_nothing(&queue, followers));
     tensor.clone().free();
     drop((tensor, model, core));
     runtime.close();
-    allocation && write && execution && waited && began.elapsed() < Duration::from_secs(1)
+    allocation
+        && write
+        && execution
+        && waited
+        && followed
+        && began.elapsed() < Duration::from_secs(1)
+}
+
+/// In the child: whether nothing can be followed, and what was is let go.
+fn follow_nothing(queue: &TensorOpQueue, followers: Followers) -> bool {
+    let Followers {
+        event,
+        subscription,
+        mut completions,
+        mut watch,
+        wait,
+    } = followers;
+    let seq = wait.seq();
+    let forked = |error: Option<AskError>| matches!(error, Some(AskError::Forked { .. }));
+    let asked = |error: Option<WaitError>| match error {
+        Some(WaitError::Queue(error)) => Some(error),
+        _ => None,
+    };
+    let streams =
+        block_on(async { completions.next().await.is_none() && watch.next().await.is_none() });
+    let waits = forked(asked(block_on(wait).err())) && forked(asked(queue.wait(seq, None).err()));
+    let events = [
+        queue.notify(seq, &event).err(),
+        queue.notify_each(&event).err(),
+        queue.stop_notify(seq).err(),
+        queue.stop_notify_each().err(),
+    ];
+    let events = events.iter().all(|error| {
+        error
+            .as_ref()
+            .is_some_and(|error| error.status() == Status::UNINITIALIZED)
+    });
+    drop((completions, watch));
+    streams && waits && events && !subscription.end()
 }

@@ -62,15 +62,23 @@
 //! | [`collectives`] | all-gather, all-reduce, reduce-scatter |
 //! | [`pending`] | an accepted request |
 //! | [`payload`] | host memory that requests own |
+//! | [`events`] | eventfds that are signalled |
+//! | [`completions`] | a queue's progress as a stream |
+//! | [`wait`] | wait for a sequence, and all before it |
+//! | `tokio` | completions in tokio's reactor (feature `tokio`) |
+//! | [`watch`] | be told when a queue closes or degrades |
 //! | [`tensor`], [`model`] | what requests use |
 //! | [`simulated`] | faults of the simulated machine, on purpose |
 //! | [`error`] | what can go wrong |
 #![forbid(unsafe_code)]
 
 pub mod collectives;
+pub mod completions;
 pub mod compute;
 pub mod environment;
 pub mod error;
+pub mod events;
+mod lane;
 pub mod logical_core;
 pub mod model;
 pub mod payload;
@@ -79,6 +87,10 @@ mod queue;
 pub mod runtime;
 pub mod tensor;
 pub mod tensor_op;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+pub mod wait;
+pub mod watch;
 
 /// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`).
 pub mod simulated {
@@ -87,8 +99,10 @@ pub mod simulated {
 }
 
 pub use collectives::{CollectivesQueue, Group, Prepared};
+pub use completions::Completions;
 pub use compute::{ComputeQueue, Execution};
 pub use error::{Error, Refused, RequestError, ScheduleError};
+pub use events::{EventError, Subscription};
 pub use logical_core::Core;
 pub use model::LoadedModel;
 pub use payload::{Element, Source, Target, bf16, f16};
@@ -96,6 +110,8 @@ pub use pending::{Pending, Returned};
 pub use runtime::{Builder, Runtime};
 pub use tensor::Tensor;
 pub use tensor_op::TensorOpQueue;
+pub use wait::{WaitError, WaitFor};
+pub use watch::{HealthChange, HealthWatch};
 
 pub use xu_abi::metric::CoreCounter;
 pub use xu_abi::{SeqId, Status, TpbIndex, XuId};
@@ -106,4 +122,7 @@ pub use xu_device::stage::SkipConfig;
 pub use xu_device::{Device, DeviceError};
 pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
 pub use xu_ring::queue::NeverIssued;
-pub use xu_worker::{Cause, CloseError, Health, InFlight, PollPolicy, Refusal, Report, UnitError};
+pub use xu_worker::{
+    AskError, Cause, CloseError, CompletionEvent, Health, InFlight, Latencies, NotAnEventFd,
+    PollPolicy, QueueSnapshot, Refusal, Registered, Report, UnitError,
+};

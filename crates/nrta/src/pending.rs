@@ -66,6 +66,17 @@ impl<T: Returned> Pending<T> {
         self.inner.is_done()
     }
 
+    /// Its final status, as soon as the runtime has written it, which is before the request is complete for anybody. `None`
+    /// before, and when the outcome was taken.
+    ///
+    /// Who has learned by [`is_completed`](crate::TensorOpQueue::is_completed) or
+    /// [`last_completed`](crate::TensorOpQueue::last_completed) that the request is complete finds the status here, and the
+    /// outcome a moment later; who was woken, signalled or let go finds both.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        self.inner.status()
+    }
+
     /// Blocks until the request is complete.
     ///
     /// # Errors

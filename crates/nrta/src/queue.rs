@@ -63,6 +63,146 @@ macro_rules! queue_methods {
                 // Without a deadline the answer is always yes.
                 let _ = self.unit().wait_room(None);
             }
+
+            /// The most recently accepted request; number 0 when there is none.
+            #[must_use]
+            pub fn last_issued(&self) -> xu_abi::SeqId {
+                self.unit().newest_issued()
+            }
+
+            /// Blocks until the request of a sequence, and so all before it on this queue, is complete, whatever its status.
+            ///
+            /// To wait for a batch, wait for its last sequence. A deadline that has passed asks once; `None` waits for ever.
+            ///
+            /// # Errors
+            /// [`WaitError`](crate::WaitError).
+            pub fn wait(
+                &self,
+                seq: xu_abi::SeqId,
+                deadline: Option<std::time::Instant>,
+            ) -> Result<(), crate::WaitError> {
+                crate::WaitError::from_waited(seq, self.unit().wait(seq, deadline)?)
+            }
+
+            /// As [`wait`](Self::wait), for a task and without a deadline. Any number of tasks may wait for one sequence.
+            pub fn wait_for(&self, seq: xu_abi::SeqId) -> crate::WaitFor {
+                crate::WaitFor::new(self.lane(), seq)
+            }
+
+            /// The progress of this queue from now on, as a stream.
+            pub fn completions(&self) -> crate::Completions {
+                crate::Completions::new(self.lane())
+            }
+
+            /// The changes of this queue's health, as a stream. Not being healthy now is the first of them.
+            pub fn watch(&self) -> crate::HealthWatch {
+                crate::HealthWatch::new(self.lane())
+            }
+
+            /// Writes 1 to an eventfd when the request of a sequence is complete; at once, on this thread, when it is
+            /// already. Replaces the earlier event of the sequence. The rules are in [`events`](crate::events).
+            ///
+            /// # Errors
+            /// [`EventError`](crate::EventError).
+            pub fn notify(
+                &self,
+                seq: xu_abi::SeqId,
+                fd: impl std::os::fd::AsFd,
+            ) -> Result<crate::Registered, crate::EventError> {
+                let event = xu_worker::AppEvent::new(fd)?;
+                Ok(self.unit().register_event(seq, event)?)
+            }
+
+            /// Ends what [`notify`](Self::notify) has begun: when this returns, nothing is written any more. `false` when
+            /// nothing is registered: it never was, or the sequence is complete.
+            ///
+            /// # Errors
+            /// [`EventError`](crate::EventError): the sequence was never issued.
+            pub fn stop_notify(&self, seq: xu_abi::SeqId) -> Result<bool, crate::EventError> {
+                Ok(self.unit().deregister_event(seq)?)
+            }
+
+            /// Writes 1 to an eventfd for each request that completes from now on. Replaces the earlier event of the queue.
+            /// The rules are in [`events`](crate::events).
+            ///
+            /// # Errors
+            /// [`EventError`](crate::EventError).
+            pub fn notify_each(&self, fd: impl std::os::fd::AsFd) -> Result<(), crate::EventError> {
+                let event = xu_worker::AppEvent::new(fd)?;
+                Ok(self.unit().register_unit_event(event)?)
+            }
+
+            /// Ends what [`notify_each`](Self::notify_each) has begun: when this returns, nothing is written any more.
+            /// `false` when nothing is registered.
+            ///
+            /// # Errors
+            /// [`EventError`](crate::EventError): this process was forked from the runtime's.
+            pub fn stop_notify_each(&self) -> Result<bool, crate::EventError> {
+                Ok(self.unit().deregister_unit_event()?)
+            }
+
+            /// As [`notify`](Self::notify), until what is returned is dropped.
+            ///
+            /// # Errors
+            /// [`EventError`](crate::EventError).
+            pub fn subscribe(
+                &self,
+                seq: xu_abi::SeqId,
+                fd: impl std::os::fd::AsFd,
+            ) -> Result<crate::Subscription, crate::EventError> {
+                crate::Subscription::to_sequence(self.lane(), seq, fd)
+            }
+
+            /// As [`notify_each`](Self::notify_each), until what is returned is dropped.
+            ///
+            /// # Errors
+            /// [`EventError`](crate::EventError).
+            pub fn subscribe_each(
+                &self,
+                fd: impl std::os::fd::AsFd,
+            ) -> Result<crate::Subscription, crate::EventError> {
+                crate::Subscription::to_queue(self.lane(), fd)
+            }
+
+            /// Counts this queue's completions from now on, in the reactor of the tokio runtime that this is called in.
+            ///
+            /// # Errors
+            /// [`CounterError`](crate::tokio::CounterError).
+            #[cfg(feature = "tokio")]
+            pub fn completion_counter(
+                &self,
+            ) -> Result<crate::tokio::CompletionCounter, crate::tokio::CounterError> {
+                crate::tokio::CompletionCounter::new(self.lane())
+            }
+
+            /// Notifications that no application got, because its eventfd was full or broken.
+            #[must_use]
+            pub fn lost_notifications(&self) -> u64 {
+                self.unit().lost_notifications()
+            }
+
+            /// Everything that can be asked of this queue, at one moment. Takes no lock; for monitoring.
+            #[must_use]
+            pub fn snapshot(&self) -> crate::QueueSnapshot {
+                self.unit().snapshot()
+            }
+
+            /// Measures the requests that are accepted from now on, or measures no more: how long they take, and how old the
+            /// oldest is, for [`snapshot`](Self::snapshot). Off at first, because it costs two looks at the clock for each
+            /// request.
+            pub fn measure(&self, on: bool) {
+                self.unit().measure(on);
+            }
+
+            fn lane(&self) -> crate::lane::Lane {
+                std::sync::Arc::new(self.clone())
+            }
+        }
+
+        impl crate::lane::Queue for $queue {
+            fn any_unit(&self) -> &dyn crate::lane::AnyUnit {
+                self.unit()
+            }
         }
     };
 }

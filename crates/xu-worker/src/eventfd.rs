@@ -27,7 +27,7 @@ mod hooks;
 mod stop_latch;
 mod work_count;
 
-pub use app_event::{AppEvent, NotAnEventFd, NotDelivered};
+pub use app_event::{AppEvent, EventId, NotAnEventFd, NotDelivered};
 pub use completion_event::CompletionEvent;
 pub use completion_fd::CompletionFd;
 #[cfg(feature = "test-hooks")]

@@ -27,7 +27,7 @@
 //!   eventfd that would block is not written. Holding the lock meanwhile is therefore harmless.
 //! * Logging and closing are done without a lock.
 
-use crate::eventfd::{AppEvent, NotDelivered};
+use crate::eventfd::{AppEvent, EventId, NotDelivered};
 use crate::mutant::Mutant;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::wake::discard;
@@ -157,13 +157,36 @@ impl Events {
         removed.is_some()
     }
 
+    /// As [`Events::deregister`], when it is this event that is registered: what has replaced it stays.
+    pub fn deregister_this(&self, seq: SeqId, event: EventId) -> bool {
+        let removed = {
+            let mut registry = self.registry.lock();
+            let registered = registry.sequences.get(&seq.raw()).map(AppEvent::id);
+            if registered == Some(event) {
+                self.remove(&mut registry, seq)
+            } else {
+                None
+            }
+        };
+        removed.is_some()
+    }
+
     /// Takes the registration of the unit out. Whatever it answers, no write to the event is under way or will follow.
     ///
     /// `false` when there is none.
     pub fn deregister_unit(&self) -> bool {
+        self.remove_unit(|_| true)
+    }
+
+    /// As [`Events::deregister_unit`], when it is this event that is registered: what has replaced it stays.
+    pub fn deregister_this_unit(&self, event: EventId) -> bool {
+        self.remove_unit(|registered| registered.id() == event)
+    }
+
+    fn remove_unit(&self, is_meant: impl FnOnce(&AppEvent) -> bool) -> bool {
         let removed = {
             let mut registry = self.registry.lock();
-            let removed = registry.unit.take();
+            let removed = registry.unit.take_if(|unit| is_meant(&unit.event));
             if removed.is_some() {
                 self.disarm(1);
             }

@@ -119,6 +119,7 @@ impl<I: Send, O: Send> Funnel<I, O> {
         if shared.is_abandoned() {
             return Err(self.why_given_up(shared));
         }
+        shared.note_stop(self.ring.last_submitted().cursor());
         let item = self.spares.fill(WorkItem::Stop(notifier));
         let submitted = self.ring.submit(item);
         self.release_all(shared);
@@ -146,11 +147,13 @@ impl<I: Send, O: Send> Funnel<I, O> {
         notifier: Option<Notifier<O>>,
         shared: &Shared<I, O>,
     ) -> Result<SeqId, Refused<I>> {
-        let item = self.spares.fill(WorkItem::Execute(item, notifier));
+        let accepted = shared.statistics.stamp();
+        let request = WorkItem::Execute(item, notifier, accepted);
+        let item = self.spares.fill(request);
         self.ring.submit(item).map_err(|error| {
             // The gates make this unreachable; were it reached, the device knows a request without a slot.
             let reason = self.why_no_slot();
-            if let WorkItem::Execute(item, _) = *error.into_item() {
+            if let WorkItem::Execute(item, ..) = *error.into_item() {
                 self.quarantine.push(item);
             }
             degrade(shared, Status::FAILURE, reason.to_string());
@@ -168,7 +171,11 @@ impl<I: Send, O: Send> Funnel<I, O> {
             return Some(Refusal::Degraded { xu, cause });
         }
         if !self.ring.has_room() {
-            return Some(self.why_no_slot());
+            let reason = self.why_no_slot();
+            if matches!(reason, Refusal::QueueFull { .. }) {
+                shared.statistics.refuse_full();
+            }
+            return Some(reason);
         }
         (health == Health::Closing).then_some(Refusal::Closing { xu })
     }

@@ -75,6 +75,7 @@
 //! | [`waits`] | wait for a sequence | 4, step |
 //! | [`events`] | notify applications | 4, application eventfds |
 //! | `source` | the same, in mio's event loop (feature `mio`) | 4 |
+//! | `followers` | tasks that follow completions, or the health | 8.4 |
 //! | [`health`] | healthy, closing, degraded, and why | 4, 2.3 |
 //! | [`completion`](mod@completion), `cell` | tell one caller | 4, 8.4 |
 //! | [`engine`] | the two traits of a kind of work | 4, step and submit funnel |
@@ -86,6 +87,7 @@
 //! | `on_worker` | whether this thread must not wait | 4 |
 //! | [`room`] | wait for a free slot, or for an empty queue | 4, shutdown |
 //! | [`policy`], [`pace`] | how eagerly a worker looks at the device | 8.1 |
+//! | [`statistics`] | what is counted for those who look | `c-api.md` 15 |
 //! | [`shutdown`] | close, drain, stop, join | 4, shutdown |
 //! | [`worker`], [`rounds`], `poller` | the thread, its loop, and epoll | 4, worker loop |
 //! | [`fork`], [`here_only`] | leave everything alone in a forked child | 4, fork |
@@ -97,6 +99,7 @@ pub mod completion_pool;
 pub mod engine;
 pub mod eventfd;
 pub mod events;
+mod followers;
 pub mod fork;
 mod funnel;
 pub mod health;
@@ -121,6 +124,7 @@ pub mod shutdown;
 #[cfg(all(feature = "mio", not(any(loom, miri))))]
 pub mod source;
 mod spin;
+pub mod statistics;
 mod sync;
 pub mod table;
 pub mod unit;
@@ -133,8 +137,11 @@ pub mod worker;
 
 pub use completion::{Completion, Lost, Notifier, completion};
 pub use engine::{Engine, Progress, Stage, StageError};
-pub use eventfd::{AppEvent, CompletionEvent};
+pub use eventfd::{AppEvent, CompletionEvent, EventId, NotAnEventFd};
+pub use events::Registered;
+pub use followers::Follower;
 pub use health::{Cause, Health};
+pub use on_worker::is_worker_thread;
 pub use policy::PollPolicy;
 pub use refusal::{Refusal, Refused, RefusedBatch};
 pub use room::Ticket;
@@ -142,7 +149,10 @@ pub use runner::{Runner, Step, UnitRunner};
 pub use shared::Table;
 #[cfg(not(any(loom, miri)))]
 pub use shutdown::{CloseError, CloseOptions, Closed, Closing, Report, Workers};
-pub use unit::{Accepted, AskError, InFlight, Place, RoomFuture, Unit, UnitError, UnitOptions};
+pub use statistics::Latencies;
+pub use unit::{
+    Accepted, AskError, InFlight, Place, QueueSnapshot, RoomFuture, Unit, UnitError, UnitOptions,
+};
 pub use waits::Waited;
 #[cfg(not(any(loom, miri)))]
 pub use worker::{WorkerError, WorkerThread};

@@ -65,6 +65,14 @@ mutants! { LANE: {
     UnitCountsThePast = "unit-counts-the-past",
     /// A completion writes after it has given the registry's lock back.
     NotifyWithoutLock = "notify-without-lock",
+    /// A task that follows a unit is counted without the lock under which requests complete.
+    FollowWithoutLock = "follow-without-lock",
+    /// A task that follows a unit does not look again after it has left its waker.
+    FollowNoSecondLook = "follow-no-second-look",
+    /// A task is told of a completion before its outcome was handed over.
+    FollowBeforeHandOver = "follow-before-hand-over",
+    /// A task that follows a unit asks for its end after the newest completion.
+    EndAfterNewest = "end-after-newest",
 } }
 
 impl Mutant {

@@ -26,6 +26,12 @@ impl Drop for OnWorker {
     }
 }
 
+/// Whether the calling thread is a worker, which must not wait for a request. A caller's waker may run on one.
+#[must_use]
+pub fn is_worker_thread() -> bool {
+    is_worker()
+}
+
 /// Whether the calling thread is a worker. Not known in a model, whose threads share one thread of the system.
 pub(crate) fn is_worker() -> bool {
     !cfg!(loom) && IS_WORKER.get()

@@ -132,7 +132,9 @@ impl<E: Engine> Parts<E> {
                     seq: Some(seq),
                     ..cause
                 });
-                self.complete(seq, status)
+                let step = self.complete(seq, status);
+                self.tell_of_health();
+                step
             }
         }
     }
@@ -149,6 +151,9 @@ impl<E: Engine> Parts<E> {
             return Ok(Look::Finished(seq, Status::EXEC_UNIT_UNRECOVERABLE));
         }
         let begun = core::mem::replace(&mut self.begun, true);
+        if !begun && let WorkItem::Execute(_, _, Some(accepted)) = request {
+            self.shared.statistics.begin(*accepted);
+        }
         let engine = &mut self.engine;
         let progress = catch_unwind(AssertUnwindSafe(|| advance(engine, request, begun)));
         Ok(match progress {
@@ -205,7 +210,12 @@ impl<E: Engine> Parts<E> {
         self.ring.prefetch_next();
         Ok(Some(match self.returns.unpack(item) {
             WorkItem::Stop(notifier) => Settled::Stop(notifier),
-            WorkItem::Execute(item, notifier) => self.finish(item, notifier, seq, status),
+            WorkItem::Execute(item, notifier, accepted) => {
+                if let Some(accepted) = accepted {
+                    self.shared.statistics.end(accepted);
+                }
+                self.finish(item, notifier, seq, status)
+            }
         }))
     }
 
@@ -230,8 +240,21 @@ impl<E: Engine> Parts<E> {
                     seq: Some(seq),
                     ..panicked(panic)
                 });
+                if status.is_success() {
+                    // What is counted later goes by this status.
+                    self.shared.statistics.fail();
+                }
+                self.tell_of_health();
                 Settled::Lost(notifier)
             }
+        }
+    }
+
+    /// The unit was healthy until now. Not where a waker has forked, in the child.
+    #[cold]
+    fn tell_of_health(&self) {
+        if self.shared.owner.is_here() {
+            self.shared.tell_of_health();
         }
     }
 
@@ -262,6 +285,9 @@ impl<E: Engine> Parts<E> {
         let (ring, shared) = (&mut self.ring, &self.shared);
         settled.write_status(status);
         let is_stop = matches!(settled, Settled::Stop(_));
+        if !is_stop && !status.is_success() {
+            shared.statistics.fail();
+        }
         let mut settled = Some(settled);
         let told = shared.under_mark_comp(|waits| {
             let seq = ring.pop()?.seq;
@@ -276,6 +302,7 @@ impl<E: Engine> Parts<E> {
                 },
                 is_armed: shared.events.is_armed(),
                 is_awaited: shared.room.is_awaited(),
+                is_followed: shared.followers.is_followed(),
                 is_deferred: shared.staged().is_anything_deferred(),
             })
         })?;
@@ -290,6 +317,9 @@ impl<E: Engine> Parts<E> {
             shared.events.stopped(told.seq);
         } else if told.is_armed {
             shared.events.completed(told.seq);
+        }
+        if told.is_followed {
+            shared.followers.reached(told.seq.cursor());
         }
         if told.is_awaited {
             shared.tell_of_room();
@@ -331,6 +361,7 @@ impl<E: Engine> Parts<E> {
         self.clear();
         // What a submitter could not release will never complete. For a failed signal, see `clear`.
         let _ = self.shared.under_mark_comp(Waits::abandon);
+        self.shared.followers.wake_all();
     }
 
     /// Completes what is queued, so that nobody waits for it, whatever the ring says of it; and takes every work count, so
@@ -347,7 +378,7 @@ impl<E: Engine> Parts<E> {
         }
         // What cannot be read was not written.
         let _ = self.shared.work.take_all();
-        self.shared.room.wake_all();
+        self.shared.tell_of_health();
     }
 }
 
@@ -376,7 +407,7 @@ fn advance<E: Engine>(
             Ok(()) => Progress::Done(Status::SUCCESS),
             Err(cause) => Progress::Fatal(cause),
         },
-        WorkItem::Execute(item, _) => {
+        WorkItem::Execute(item, ..) => {
             if !begun {
                 engine.begin(item);
             }
@@ -393,6 +424,7 @@ struct Told<O> {
     signalled: Result<Option<Arc<Lease>>, SignalError>,
     is_armed: bool,
     is_awaited: bool,
+    is_followed: bool,
     is_deferred: bool,
 }
 

@@ -6,6 +6,7 @@
 use crate::completion_pool::CompletionPool;
 use crate::eventfd::WorkCount;
 use crate::events::Events;
+use crate::followers::Followers;
 use crate::fork::Owner;
 use crate::funnel::Funnel;
 use crate::health::{Cause, Health, HealthCell};
@@ -13,13 +14,14 @@ use crate::mutant::Mutant;
 use crate::need_wake::NeedWake;
 use crate::policy::PollPolicy;
 use crate::room::Room;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::statistics::Statistics;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::table::{EntryRef, UnitTable};
 use crate::unstage::{Unstage, Words, release};
 use crate::waits::Waits;
 use core::fmt;
 use std::sync::Arc;
-use xu_abi::SeqId;
+use xu_abi::{Cursor, SeqId};
 use xu_ring::queue::Snapshot;
 
 /// A table of units that take requests `I` and tell outcomes `O`.
@@ -38,7 +40,16 @@ pub(crate) struct Shared<I, O> {
     cause: Mutex<Option<Cause>>,
     pub(crate) room: Room,
     pub(crate) events: Events,
+    /// Tasks that wait for completions.
+    pub(crate) followers: Followers,
+    /// Tasks that wait for a change of health.
+    pub(crate) health_followers: Followers,
+    /// Set when the worker has been joined.
+    ended: AtomicBool,
+    /// The number of the first stop that was sent when nothing else was accepted any more; 0 while there is none.
+    first_stop: AtomicU64,
     pub(crate) pool: Arc<CompletionPool>,
+    pub(crate) statistics: Statistics,
 }
 
 impl<I, O> Shared<I, O> {
@@ -58,7 +69,12 @@ impl<I, O> Shared<I, O> {
             cause: Mutex::new(None),
             room: Room::default(),
             events: Events::new(),
+            followers: Followers::default(),
+            health_followers: Followers::default(),
+            ended: AtomicBool::new(false),
+            first_stop: AtomicU64::new(0),
             pool,
+            statistics: Statistics::new(),
         }
     }
 
@@ -98,6 +114,49 @@ impl<I, O> Shared<I, O> {
     pub(crate) fn abandon(&self) {
         // PAIRS: with the acquire load in `is_abandoned`.
         self.abandoned.store(true, Ordering::Release);
+    }
+
+    /// Wakes whoever waits for room or for a change of health: the health has changed. Called with no lock held, since wakers
+    /// are foreign code.
+    pub(crate) fn tell_of_health(&self) {
+        self.room.wake_all();
+        self.health_followers.wake_all();
+        if self.is_abandoned() {
+            // They may wait for what will not complete.
+            self.followers.wake_all();
+        }
+    }
+
+    /// Nothing will complete any more.
+    pub(crate) fn end(&self) {
+        // PAIRS: with the acquire load in `has_ended`. Who registers after the wakers were taken sees it.
+        self.ended.store(true, Ordering::Release);
+        self.events.clear();
+        self.followers.wake_all();
+        self.health_followers.wake_all();
+    }
+
+    /// Whether [`Shared::end`] was called.
+    pub(crate) fn has_ended(&self) -> bool {
+        // PAIRS: with the release store in `end`.
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// A stop will have the number behind `last`. Called under the submit lock.
+    pub(crate) fn note_stop(&self, last: Cursor) {
+        // Relaxed: published with the stop itself. A unit that is healthy goes on accepting requests.
+        if self.health() != Health::Healthy && self.first_stop.load(Ordering::Relaxed) == 0 {
+            self.first_stop.store(last.get() + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The last request that is not behind `cursor`, which was loaded before, and is no stop.
+    pub(crate) fn without_stops(&self, cursor: Cursor) -> Cursor {
+        // Relaxed: whoever has seen a stop in the ring sees its number.
+        match self.first_stop.load(Ordering::Relaxed) {
+            0 => cursor,
+            first => Cursor::new(first - 1).map_or(cursor, |last| last.min(cursor)),
+        }
     }
 
     /// Runs `look` under the lock under which requests complete. Once the unit is gone nobody waits.

@@ -9,6 +9,7 @@
 //!   3 send a stop through every unit: its device comes to rest
 //!   4 wait for the stops
 //!   5 stop the worker threads, and join them
+//!   6 registrations go, and whoever follows a unit sees its end
 //! ```
 //!
 //! Both waits are woken by completions, so an idle runtime closes at once. While one lasts, [`CloseOptions::warn`] is told
@@ -50,6 +51,9 @@ pub trait Closing: Sync {
     /// [`Refusal`]: the ring takes no more requests.
     fn send_stop(&self) -> Result<Accepted<()>, Refusal>;
 
+    /// Says that the worker has ended, and nothing will complete any more.
+    fn finish(&self);
+
     /// What is not complete; `None` when nothing is.
     fn in_flight(&self) -> Option<InFlight>;
 }
@@ -71,6 +75,10 @@ impl<S: Stage> Closing for Unit<S> {
 
     fn send_stop(&self) -> Result<Accepted<()>, Refusal> {
         self.schedule_stop()
+    }
+
+    fn finish(&self) {
+        Self::finish(self);
     }
 
     fn in_flight(&self) -> Option<InFlight> {
@@ -216,6 +224,8 @@ impl Workers {
         let threads = unfinished.threads.take().unwrap_or_default();
         let retired = threads.into_iter().flat_map(WorkerThread::stop).collect();
         self.become_(Threads::Closed);
+        // Wakes tasks, which may ask us for anything: everything is as it will stay.
+        units.iter().for_each(|unit| unit.finish());
         Ok(Closed {
             retired,
             not_at_rest,

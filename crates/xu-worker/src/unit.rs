@@ -14,8 +14,10 @@
 //! The device is told before the worker is: staged and doorbelled, then the slot is written, then
 //! released, then the worker is woken.
 
+mod follow;
 mod listen;
 mod room_future;
+mod snapshot;
 
 use crate::completion::{Completion, completion};
 use crate::completion_pool::CompletionPool;
@@ -46,6 +48,7 @@ use xu_ring::spsc::CapacityError;
 
 pub use listen::AskError;
 pub use room_future::RoomFuture;
+pub use snapshot::QueueSnapshot;
 
 /// How a unit is made.
 #[derive(Clone, Debug)]
@@ -329,7 +332,15 @@ impl<S: Stage> Unit<S> {
     pub fn close(&self) {
         // Under the submit lock: when this returns, no submit that saw an open gate is still on its way.
         if self.with_funnel(|_, shared| shared.close()).is_ok() {
-            self.parts.shared.room.wake_all();
+            self.parts.shared.tell_of_health();
+        }
+    }
+
+    /// Says that its worker has gone for good and that nothing will complete any more: registrations are dropped, and whoever
+    /// follows the unit sees its end. For who has joined the worker, with no lock held.
+    pub fn finish(&self) {
+        if self.parts.is_here() {
+            self.parts.shared.end();
         }
     }
 
@@ -559,10 +570,10 @@ impl<S: Stage> Unit<S> {
         }
     }
 
-    /// Wakes whoever waits for room in vain. Called without the submit lock: wakers are foreign code.
+    /// Wakes whoever waits for room in vain, or follows the health. Called without the submit lock: wakers are foreign code.
     fn tell_if_degraded(&self) {
         if self.health() == Health::Degraded {
-            self.parts.shared.room.wake_all();
+            self.parts.shared.tell_of_health();
         }
     }
 

@@ -9,6 +9,7 @@
 #![allow(unsafe_code, reason = "a value leaves its box, and the box stays")]
 
 use crate::completion::Notifier;
+use crate::statistics::Stamp;
 use core::fmt;
 use core::mem::MaybeUninit;
 use xu_ring::spsc;
@@ -18,8 +19,8 @@ const MOST_SPARES: u64 = 1024;
 
 /// A request on its way through the ring.
 pub(crate) enum WorkItem<I, O> {
-    /// A caller's request, and who is told of its outcome, if anybody.
-    Execute(I, Option<Notifier<O>>),
+    /// A caller's request, who is told of its outcome, if anybody, and when it was accepted, if that is measured.
+    Execute(I, Option<Notifier<O>>, Option<Stamp>),
     /// Bring the device to rest; tells the drain how that went.
     Stop(Notifier<()>),
 }

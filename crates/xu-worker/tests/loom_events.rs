@@ -17,13 +17,17 @@ use loom::sync::Mutex;
 use loom::thread;
 use proof::explore;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
-use xu_worker::Runner;
+use xu_abi::Cursor;
 use xu_worker::completion_pool::CompletionPool;
 use xu_worker::eventfd::CompletionEvent;
 use xu_worker::events::Registered;
 use xu_worker::mutant::Mutant;
 use xu_worker::waits::{Target, Waited, Waits, wait};
+use xu_worker::{Follower, Health, Runner};
 
 /// A worker that completes `1..=last`.
 fn worker(unit: &Arc<Unit>, last: u64) -> thread::JoinHandle<()> {
@@ -157,6 +161,16 @@ fn outcome_before_question() {
     worker.join().expect("no panic");
 }
 
+fn outcome_before_follower() {
+    outcome_before_notification(|unit, _| {
+        let mut follower = Follower::new();
+        let cx = Context::from_waker(Waker::noop());
+        let polled = unit.real.poll_completed(seq(1), &mut follower, &cx);
+        unit.real.unfollow(&mut follower);
+        polled.is_ready()
+    });
+}
+
 /// Each registration for a sequence gets exactly one count.
 fn register_against_complete() {
     let unit = Unit::new(1);
@@ -241,6 +255,128 @@ fn drop_against_complete() {
     assert_eq!(taken(&event), 0);
 }
 
+/// Counts wakes.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+impl Woken {
+    fn wakes(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A task polls once, with a waker of its own, while `other` runs beside it: it is ready, or it is woken. At most
+/// once for each of its polls.
+fn poll_against(
+    unit: &Arc<Unit>,
+    polls: usize,
+    other: fn(&Unit),
+    poll: impl FnOnce(&Unit, &mut Follower, &Context<'_>) -> bool,
+) {
+    let other = {
+        let unit = Arc::clone(unit);
+        thread::spawn(move || other(&unit))
+    };
+    let (mut follower, woken) = (Follower::new(), Arc::new(Woken::default()));
+    let waker = Waker::from(Arc::clone(&woken));
+    let is_ready = poll(unit, &mut follower, &Context::from_waker(&waker));
+    other.join().expect("no panic");
+    let wakes = woken.wakes();
+    assert!(is_ready || wakes > 0, "pending, and never woken");
+    assert!(wakes <= polls, "woken {wakes} times in {polls} polls");
+    unit.real.unfollow(&mut follower);
+    unit.real.unfollow_health(&mut follower);
+}
+
+/// A task that waits for a sequence, against its completion.
+fn follow_sequence() {
+    poll_against(
+        &Unit::new(1),
+        1,
+        |unit| unit.complete(1),
+        |unit, follower, cx| unit.real.poll_completed(seq(1), follower, cx).is_ready(),
+    );
+}
+
+/// A task that leaves a second waker, against the completion: the second one is woken.
+fn follow_with_another_waker() {
+    poll_against(
+        &Unit::new(1),
+        1,
+        |unit| unit.complete(1),
+        |unit, follower, cx| {
+            let first = Waker::noop();
+            let polled = unit
+                .real
+                .poll_completed(seq(1), follower, &Context::from_waker(first));
+            polled.is_ready() || unit.real.poll_completed(seq(1), follower, cx).is_ready()
+        },
+    );
+}
+
+/// A task that waits for what comes after the first of two completions.
+fn follow_progress() {
+    poll_against(
+        &Unit::new(2),
+        2,
+        |unit| (1..=2).for_each(|number| unit.complete(number)),
+        |unit, follower, cx| {
+            let Poll::Ready(newest) = unit.real.poll_newer(Cursor::NONE, follower, cx) else {
+                return false;
+            };
+            let newest = newest.expect("it has not ended").cursor();
+            newest == Cursor::FIRST.next() || unit.real.poll_newer(newest, follower, cx).is_ready()
+        },
+    );
+}
+
+/// A task that waits for progress, against the end of the unit.
+fn follow_to_the_end() {
+    poll_against(
+        &Unit::new(0),
+        1,
+        |unit| unit.real.finish(),
+        |unit, follower, cx| unit.real.poll_newer(Cursor::NONE, follower, cx).is_ready(),
+    );
+}
+
+/// A task that waits for progress, against the last completion and the end behind it: it is told of the completion first.
+fn follow_the_last() {
+    poll_against(
+        &Unit::new(1),
+        1,
+        |unit| {
+            unit.complete(1);
+            unit.real.finish();
+        },
+        |unit, follower, cx| match unit.real.poll_newer(Cursor::NONE, follower, cx) {
+            Poll::Ready(newest) => {
+                assert_eq!(newest, Some(seq(1)), "the last was missed");
+                true
+            }
+            Poll::Pending => false,
+        },
+    );
+}
+
+/// A task that waits for a change of health, against a worker that gives the unit up.
+fn follow_health() {
+    poll_against(&Unit::new(0), 1, Unit::give_up, |unit, follower, cx| {
+        let changed = unit.real.poll_health(Health::Healthy, follower, cx);
+        if let Poll::Ready(health) = changed {
+            assert_eq!(health, Some(Health::Degraded));
+            assert!(unit.real.cause().is_some());
+        }
+        changed.is_ready()
+    });
+}
+
 mod models {
     use super::*;
 
@@ -269,6 +405,13 @@ mod models {
         f8_unit_complete: unit_event, None, 280;
         f8_unit_beside_another: unit_event_beside_another, None, 106;
         f8_drop_complete: drop_against_complete, None, 30;
+        f2_outcome_follower: outcome_before_follower, None, 740;
+        f3_sequence_complete: follow_sequence, None, 140;
+        f3_newest_waker: follow_with_another_waker, None, 3_000;
+        f3_progress_complete: follow_progress, None, 6_000;
+        f3_progress_end: follow_to_the_end, None, 120;
+        f3_progress_last: follow_the_last, None, 2_800;
+        f3_health_degrade: follow_health, None, 150;
     }
 }
 
@@ -283,6 +426,10 @@ mod mutants {
         arm_unit_after_look: ArmUnitAfterLook by f8_unit_complete;
         unit_counts_the_past: UnitCountsThePast by f8_unit_beside_another;
         notify_without_lock: NotifyWithoutLock by f8_deregister_complete, f8_replace_complete, f8_drop_complete;
+        follow_without_lock: FollowWithoutLock by f3_sequence_complete, f3_progress_complete;
+        follow_no_second_look: FollowNoSecondLook by f3_sequence_complete, f3_progress_complete, f3_progress_end, f3_health_degrade;
+        follow_before_hand_over: FollowBeforeHandOver by f2_outcome_follower;
+        end_after_newest: EndAfterNewest by f3_progress_last;
     }
 
     #[test]

@@ -60,14 +60,16 @@ const LAYERS: &[Layer] = &[
         name: "nrta",
         ours: &["xu-abi", "xu-ring", "xu-worker", "xu-device", "xu-model"],
         others: &[
+            "futures-core",
             "half",
             "parking_lot",
             "serde_json",
             "thiserror",
+            "tokio",
             "tracing",
             "zerocopy",
         ],
-        others_in_tests: &["futures", "proptest"],
+        others_in_tests: &["futures", "proptest", "smol"],
     },
     Layer {
         name: "nrta-cli",

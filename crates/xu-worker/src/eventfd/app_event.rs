@@ -21,9 +21,22 @@ use std::os::fd::AsFd;
 /// the application's choice.
 #[derive(Debug)]
 pub struct AppEvent {
+    id: EventId,
     counter: Counter,
     /// Whether a write can wait, as it was when the application registered it.
     blocks: bool,
+}
+
+/// Tells one [`AppEvent`] from every other of the process, those that have gone included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EventId(u64);
+
+impl EventId {
+    fn next() -> Self {
+        // No model looks at it.
+        static LAST: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+        Self(LAST.fetch_add(1, core::sync::atomic::Ordering::Relaxed))
+    }
 }
 
 /// A descriptor that cannot be registered.
@@ -96,7 +109,11 @@ impl AppEvent {
         let blocks = counter
             .blocks()
             .map_err(|source| NotAnEventFd::NotDuplicated { number, source })?;
-        Ok(Self { counter, blocks })
+        Ok(Self {
+            id: EventId::next(),
+            counter,
+            blocks,
+        })
     }
 }
 
@@ -107,6 +124,7 @@ impl AppEvent {
     #[cfg(any(loom, miri))]
     pub(super) fn of(counter: Counter) -> Self {
         Self {
+            id: EventId::next(),
             counter,
             blocks: false,
         }
@@ -133,6 +151,12 @@ impl AppEvent {
             io::ErrorKind::WouldBlock => NotDelivered::Full,
             _ => NotDelivered::Broken(error),
         })
+    }
+
+    /// Which event this is.
+    #[must_use]
+    pub fn id(&self) -> EventId {
+        self.id
     }
 
     /// The duplicate's number.

@@ -6,7 +6,7 @@
 use super::Unit;
 use crate::completion_pool::Lease;
 use crate::engine::Stage;
-use crate::eventfd::AppEvent;
+use crate::eventfd::{AppEvent, EventId};
 use crate::events::Registered;
 use crate::on_worker::is_worker;
 use crate::shared::Shared;
@@ -26,6 +26,12 @@ pub enum AskError {
     /// The calling thread is a worker, which would wait for itself.
     #[error("a worker's thread cannot wait for a request of {xu}")]
     OnWorkerThread {
+        /// The queue.
+        xu: XuId,
+    },
+    /// The unit's worker has ended: nothing will complete any more.
+    #[error("{xu} is closed")]
+    Closed {
         /// The queue.
         xu: XuId,
     },
@@ -72,20 +78,31 @@ impl<S: Stage> Unit<S> {
         let shared = &self.parts.shared;
         // It was issued, so it stays so.
         let is_completed = || shared.under_mark_comp(|_| observer.is_completed(seq) == Ok(true));
-        Ok(shared.events.register(seq, event, is_completed))
+        let registered = shared.events.register(seq, event, is_completed);
+        if registered == Registered::Armed && shared.has_ended() {
+            // It is not complete and never will be.
+            shared.events.deregister(seq);
+            return Err(AskError::Closed { xu: self.xu() });
+        }
+        Ok(registered)
     }
 
     /// Signals `event` once for each request that completes from now on, stops not counted. Replaces the earlier event of
     /// the unit, which is not written after the return: each completion is signalled to one of the two.
     ///
     /// # Errors
-    /// [`AskError::Forked`].
+    /// [`AskError::Forked`], [`AskError::Closed`].
     pub fn register_unit_event(&self, event: AppEvent) -> Result<(), AskError> {
         self.check_process()?;
         let shared = &self.parts.shared;
         let observer = &self.parts.observer;
         let last_completed = || shared.under_mark_comp(|_| observer.last_completed());
         shared.events.register_unit(event, last_completed);
+        if shared.has_ended() {
+            // Asked afterwards, since the end takes out what was registered before.
+            shared.events.deregister_unit();
+            return Err(AskError::Closed { xu: self.xu() });
+        }
         Ok(())
     }
 
@@ -100,6 +117,25 @@ impl<S: Stage> Unit<S> {
         Ok(self.parts.shared.events.deregister(seq))
     }
 
+    /// As [`Unit::deregister_event`], when it is this event that is registered: what has replaced it stays.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn deregister_this_event(&self, seq: SeqId, event: EventId) -> Result<bool, AskError> {
+        self.check_process()?;
+        self.is_completed(seq)?;
+        Ok(self.parts.shared.events.deregister_this(seq, event))
+    }
+
+    /// As [`Unit::deregister_unit_event`], when it is this event that is registered: what has replaced it stays.
+    ///
+    /// # Errors
+    /// [`AskError::Forked`].
+    pub fn deregister_this_unit_event(&self, event: EventId) -> Result<bool, AskError> {
+        self.check_process()?;
+        Ok(self.parts.shared.events.deregister_this_unit(event))
+    }
+
     /// Takes the event of the unit out. When this returns, no write to it is under way or will follow. `false` when there is
     /// none.
     ///
@@ -110,13 +146,19 @@ impl<S: Stage> Unit<S> {
         Ok(self.parts.shared.events.deregister_unit())
     }
 
+    /// Whether the unit's worker has ended, so that nothing will complete any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.parts.shared.has_ended()
+    }
+
     /// Notifications that no application got, because its eventfd was full or broken.
     #[must_use]
     pub fn lost_notifications(&self) -> u64 {
         self.parts.shared.events.lost()
     }
 
-    fn check_process(&self) -> Result<(), AskError> {
+    pub(super) fn check_process(&self) -> Result<(), AskError> {
         if self.parts.is_here() {
             Ok(())
         } else {
