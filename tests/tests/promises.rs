@@ -1,4 +1,4 @@
-//! What an application may rely on, as far as no other file tests it: `docs/seed-003.md` has the list.
+//! What an application may rely on, as far as no other file tests it: `docs/promises.md` has the list.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot be set up has failed"
@@ -399,7 +399,7 @@ const FILES: [(&str, &str); 3] = [
 #[test]
 fn the_page_names_tests_that_exist() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("../docs/seed-003.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("../docs/promises.md")).unwrap();
     let mut named = 0;
     for name in page.split('`').skip(1).step_by(2) {
         let Some((file, test)) = name.split_once("::").filter(|(_, test)| !test.is_empty()) else {
