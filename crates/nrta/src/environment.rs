@@ -19,8 +19,8 @@
 //! Blanks around a value do not count, and an empty value is none. A variable that the specification knows and this
 //! runtime does not implement is named in the log.
 
+use crate::builder::Builder;
 use crate::error::Error;
-use crate::runtime::Builder;
 use core::time::Duration;
 use std::ffi::OsString;
 use xu_abi::env::{self, Domain, Preset, Support};

@@ -54,7 +54,8 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`runtime`] | open and close |
+//! | [`builder`] | how to open |
+//! | [`runtime`] | what is open, and closing it |
 //! | [`environment`] | how to open, by variables |
 //! | [`logical_core`] | a core: memory, models, queues |
 //! | [`tensor_op`] | write and read tensors |
@@ -72,6 +73,7 @@
 //! | [`error`] | what can go wrong |
 #![forbid(unsafe_code)]
 
+pub mod builder;
 pub mod collectives;
 pub mod completions;
 pub mod compute;
@@ -98,6 +100,7 @@ pub mod simulated {
     pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
 }
 
+pub use builder::Builder;
 pub use collectives::{CollectivesQueue, Group, Prepared};
 pub use completions::Completions;
 pub use compute::{ComputeQueue, Execution};
@@ -107,7 +110,7 @@ pub use logical_core::Core;
 pub use model::LoadedModel;
 pub use payload::{Element, Source, Target, bf16, f16};
 pub use pending::{Pending, Returned};
-pub use runtime::{Builder, Runtime};
+pub use runtime::Runtime;
 pub use tensor::Tensor;
 pub use tensor_op::TensorOpQueue;
 pub use wait::{WaitError, WaitFor};
