@@ -214,10 +214,24 @@ fn streams(run: usize, engine: Engine, faults: &[Fault], earliest_ns: u64) -> Ve
     streams
 }
 
-/// Every order of at most four items; of more, the given one.
+/// Every order of at most four items. Of more, those in which custom records, which there may be many of, come before or
+/// after everything else; and the given one.
 fn orders<'f>(items: &[&'f Fault]) -> Vec<Vec<&'f Fault>> {
-    if items.len() < 2 || items.len() > 4 {
+    if items.len() < 2 {
         return vec![items.to_vec()];
+    }
+    if items.len() > 4 {
+        let is_custom = |fault: &&'f Fault| matches!(fault, Fault::Custom { .. });
+        let (customs, others): (Vec<&'f Fault>, Vec<&'f Fault>) =
+            items.iter().copied().partition(is_custom);
+        let mut all = vec![items.to_vec()];
+        if others.len() <= 2 {
+            for order in orders(&others) {
+                all.push([customs.clone(), order.clone()].concat());
+                all.push([order, customs.clone()].concat());
+            }
+        }
+        return all;
     }
     let mut all = Vec::new();
     for (index, item) in items.iter().enumerate() {
