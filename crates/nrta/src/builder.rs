@@ -22,7 +22,7 @@ use xu_device::collectives::CollectiveDma;
 use xu_device::metrics::Metrics;
 use xu_device::simulated::{FaultPlan, Machine, MachineConfig};
 use xu_device::stage::{SkipConfig, Stager};
-use xu_device::transfer::TransferQueue;
+use xu_device::tensor_op::TensorDma;
 use xu_device::{Device, map};
 use xu_worker::worker::with_signals_blocked;
 use xu_worker::{
@@ -316,13 +316,14 @@ impl Builder {
         };
         let (compute, runner) = Unit::new_in(place, xu, &options, stage, engine)?;
         runners.push(Box::new(runner));
+        // More nanoseconds than 64 bits hold are no limit.
+        let limit = self.exec_timeout.map(|limit| limit.as_nanos());
+        let limit_ns = limit.and_then(|limit| u64::try_from(limit).ok());
         let mut transfers = Vec::new();
         for queue in 0..XuType::TensorOp.queues() {
             let queue_of_core = map::transfer_queue(tpbs[0], queue);
-            let engine = TransferEngine::new(
-                TransferQueue::open(device, queue_of_core)?,
-                self.exec_timeout,
-            );
+            let dma = TensorDma::open(device, queue_of_core, limit_ns)?;
+            let engine = TransferEngine::new(dma);
             let xu = xu_id(XuType::TensorOp, queue, vnc)?;
             let options = UnitOptions {
                 limit: TENSOR_OP_LIMIT,
@@ -332,9 +333,6 @@ impl Builder {
             transfers.push(unit);
             runners.push(Box::new(runner));
         }
-        let limit_ns = self
-            .exec_timeout
-            .and_then(|limit| u64::try_from(limit.as_nanos()).ok());
         let dma = CollectiveDma::open(device, map::collectives_queue(tpbs[0]), limit_ns)?;
         let xu = xu_id(XuType::Collectives, 0, vnc)?;
         let options = UnitOptions {

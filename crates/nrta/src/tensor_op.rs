@@ -72,7 +72,7 @@ impl TensorOpQueue {
         offset: u64,
         bytes: B,
     ) -> Result<Pending<B>, Refused<B>> {
-        self.carry(Direction::ToDevice, tensor, offset, bytes.into_payload())
+        self.write_payload(tensor, offset, bytes.into_payload())
     }
 
     /// Schedules a read of as many bytes as `into` is long from `tensor` at byte `offset`. Never blocks.
@@ -87,7 +87,7 @@ impl TensorOpQueue {
         offset: u64,
         into: B,
     ) -> Result<Pending<B>, Refused<B>> {
-        self.carry(Direction::ToHost, tensor, offset, into.into_payload())
+        self.read_payload(tensor, offset, into.into_payload())
     }
 
     /// As [`TensorOpQueue::write`], for numbers; `first` counts elements and not bytes.
@@ -101,12 +101,7 @@ impl TensorOpQueue {
         elements: Vec<T>,
     ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
         let offset = byte_offset::<T>(first);
-        self.carry(
-            Direction::ToDevice,
-            tensor,
-            offset,
-            T::into_payload(elements),
-        )
+        self.write_payload(tensor, offset, T::into_payload(elements))
     }
 
     /// As [`TensorOpQueue::read`], for numbers; `first` counts elements and not bytes.
@@ -120,7 +115,7 @@ impl TensorOpQueue {
         into: Vec<T>,
     ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
         let offset = byte_offset::<T>(first);
-        self.carry(Direction::ToHost, tensor, offset, T::into_payload(into))
+        self.read_payload(tensor, offset, T::into_payload(into))
     }
 
     /// Schedules a copy of `bytes` bytes between two tensors of this core, or within one, from byte `from_offset` to byte
@@ -275,10 +270,35 @@ impl TensorOpQueue {
         }
     }
 
+    fn write_payload<T: Returned<Raw = Payload>>(
+        &self,
+        tensor: &Tensor,
+        offset: u64,
+        payload: Payload,
+    ) -> Result<Pending<T>, Refused<T>> {
+        self.carry(
+            Direction::ToDevice,
+            Operation::write,
+            tensor,
+            offset,
+            payload,
+        )
+    }
+
+    fn read_payload<T: Returned<Raw = Payload>>(
+        &self,
+        tensor: &Tensor,
+        offset: u64,
+        payload: Payload,
+    ) -> Result<Pending<T>, Refused<T>> {
+        self.carry(Direction::ToHost, Operation::read, tensor, offset, payload)
+    }
+
     /// A request that moves `payload`.
     fn carry<T: Returned<Raw = Payload>>(
         &self,
         direction: Direction,
+        operation: fn(Region) -> Result<Operation, InvalidOperation>,
         tensor: &Tensor,
         offset: u64,
         payload: Payload,
@@ -290,12 +310,8 @@ impl TensorOpQueue {
                 .region()
                 .slice(offset, bytes)
                 .map_err(InvalidOperation::from)?;
-            let operation = match direction {
-                Direction::ToDevice => Operation::write(region)?,
-                Direction::ToHost | Direction::OnDevice => Operation::read(region)?,
-            };
             Ok(Transfer {
-                operation: Some(operation),
+                operation: Some(operation(region)?),
                 direction,
                 payload: Payload::None,
                 storage: Held::One { _storage: storage },

@@ -30,6 +30,19 @@ use xu_abi::{DeviceAddr, TpbIndex};
 /// Most physical cores of one logical core.
 pub const MAX_TPBS: usize = 2;
 
+/// Whether these can be the physical cores of a logical one.
+pub(crate) fn check_tpbs(tpbs: &[TpbIndex]) -> Result<(), DeviceError> {
+    if (1..=MAX_TPBS).contains(&tpbs.len()) {
+        Ok(())
+    } else {
+        Err(DeviceError::BadArgument {
+            what: "physical cores of a logical core",
+            value: tpbs.len() as u64,
+            allowed: "1 or 2",
+        })
+    }
+}
+
 /// Whether a request may tell the sequencer to keep what it has loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SkipConfig {
@@ -123,13 +136,7 @@ impl Stager {
         depth: u32,
         skip: SkipConfig,
     ) -> Result<Self, DeviceError> {
-        if tpbs.is_empty() || tpbs.len() > MAX_TPBS {
-            return Err(DeviceError::BadArgument {
-                what: "physical cores of a logical core",
-                value: tpbs.len() as u64,
-                allowed: "1 or 2",
-            });
-        }
+        check_tpbs(tpbs)?;
         let queues = tpbs
             .iter()
             .map(|&tpb| HwQueue::open(device, tpb, depth))

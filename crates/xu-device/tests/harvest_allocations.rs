@@ -3,12 +3,12 @@
 //! Only what this thread allocates is counted, so that the test runner may do as it likes.
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
+mod counting;
 mod scripted;
 
-use core::cell::Cell;
 use core::time::Duration;
+use counting::allocations;
 use scripted::Scripted;
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use xu_abi::record::Subtype;
 use xu_abi::{Engine, Status, StatusRecord, TpbIndex};
@@ -19,45 +19,6 @@ use zerocopy::little_endian::U16;
 use zerocopy::transmute;
 
 const TPBS: [TpbIndex; 2] = [TpbIndex::new(0), TpbIndex::new(1)];
-
-/// The system's allocator, which counts.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that ends has no count any more, and may still allocate.
-    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: every method does what the system's allocator does with the same arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is the one that is needed.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is the one that is needed.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is the one that is needed.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static HEAP: Counting = Counting;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
 
 fn post(scripted: &Scripted, subtype: Subtype, at: u64) {
     for tpb in TPBS {

@@ -3,8 +3,9 @@
 //! Every allocation of the thread that steps is counted, so this binary has a file of its own.
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
+use counting::allocations_during;
 use std::sync::Arc;
 use xu_abi::TpbIndex;
 use xu_device::collectives::{self, Collective, CollectiveDma, Communicator, Plan};
@@ -14,36 +15,6 @@ use xu_device::region::Region;
 use xu_device::simulated::{Machine, MachineConfig};
 use xu_device::tensor_op::{HostBytes, Operation, Progress, TensorDma};
 use xu_device::{Device, Place, map};
-
-thread_local! {
-    /// Allocations and reallocations of this thread.
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is passed to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller promises what `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 const BYTES: u64 = 600 << 10;
 
@@ -58,12 +29,6 @@ fn machine(tpbs: u16) -> Arc<dyn Device> {
 fn memory(device: &Arc<dyn Device>, core: u16) -> DeviceMemory {
     let place = Place::Hbm(TpbIndex::new(core));
     DeviceMemory::allocate(device, place, BYTES, 64).unwrap()
-}
-
-fn allocations(work: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.with(Cell::get);
-    work();
-    ALLOCATIONS.with(Cell::get) - before
 }
 
 #[test]
@@ -91,7 +56,7 @@ fn the_steps_of_a_tensor_operation_do_not_allocate() {
             let writes = operation == *operations[0].as_ref().unwrap();
             let reads = operation == *operations[1].as_ref().unwrap();
             let kind = format!("{operation:?}");
-            let counted = allocations(|| {
+            let counted = allocations_during(|| {
                 dma.begin(operation).unwrap();
                 let look = |dma: &mut TensorDma, host: &mut [u8]| {
                     let host = match (writes, reads) {
@@ -157,7 +122,7 @@ fn the_steps_of_a_collective_do_not_allocate() {
             };
             let mut plans: Vec<_> = (0..RANKS as usize).map(plan).collect();
             let mut done = [false; RANKS as usize];
-            let counted = allocations(|| {
+            let counted = allocations_during(|| {
                 for dma in dmas.iter_mut().rev() {
                     dma.begin(plans.pop().unwrap()).unwrap();
                 }

@@ -5,8 +5,9 @@
 #![cfg(feature = "simulated")]
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
+use counting::allocations_during;
 use std::sync::Arc;
 use std::time::Duration;
 use xu_abi::metric::ErrorFlag;
@@ -19,54 +20,6 @@ use xu_device::simulated::{Machine, MachineConfig};
 use xu_device::stage::{SkipConfig, Stager};
 use xu_device::{Device, Place};
 use zerocopy::IntoBytes;
-
-thread_local! {
-    /// Allocations and reallocations of this thread. Without a destructor, so that counting never allocates.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: it does what the system's allocator does, and counts.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the promises that this function asks for, which are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn count() {
-    // A thread that ends may have none left to count with.
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-/// How often this thread takes memory meanwhile.
-fn allocations_during(run: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    run();
-    ALLOCATIONS.get() - before
-}
 
 const EXECUTIONS: usize = 500;
 

@@ -10,6 +10,7 @@ use crate::runtime::Inner;
 use std::sync::Arc;
 use xu_abi::Status;
 use xu_device::collectives::{self, CollectiveDma, CollectiveError, Leftover, Plan};
+use xu_device::tensor_op::OperationError;
 use xu_worker::here_only::HereOnly;
 use xu_worker::{Cause, Engine, Progress, Stage, StageError};
 
@@ -105,7 +106,11 @@ impl Engine for CollectivesEngine {
 
     fn begin(&mut self, part: &mut Part) {
         self.fault = None;
-        self.refused = part.plan.take().and_then(|plan| self.dma.begin(plan).err());
+        self.refused = match part.plan.take() {
+            Some(plan) => self.dma.begin(plan).err(),
+            // Begun twice: nothing would be done, which must not look like success.
+            None => Some(OperationError::QueueFailed.into()),
+        };
     }
 
     fn progress(&mut self, part: &mut Part) -> Progress {

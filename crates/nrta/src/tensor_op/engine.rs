@@ -5,11 +5,9 @@
 use crate::payload::Payload;
 use crate::pending::Outcome;
 use crate::tensor::Storage;
-use core::time::Duration;
 use std::sync::Arc;
 use xu_abi::Status;
 use xu_device::tensor_op::{self, HostBytes, Operation, OperationError, TensorDma};
-use xu_device::transfer::TransferQueue;
 use xu_worker::{Cause, Engine, Progress, Stage, StageError};
 
 /// A request of a tensor-op queue. It owns all that is touched until it is complete.
@@ -78,11 +76,9 @@ pub(crate) struct TransferEngine {
 }
 
 impl TransferEngine {
-    pub(crate) fn new(queue: TransferQueue, timeout: Option<Duration>) -> Self {
-        // More nanoseconds than 64 bits hold are no limit.
-        let limit_ns = timeout.and_then(|limit| u64::try_from(limit.as_nanos()).ok());
+    pub(crate) fn new(dma: TensorDma) -> Self {
         Self {
-            dma: TensorDma::new(queue, limit_ns),
+            dma,
             refused: None,
             fault: None,
             quarantine: Vec::new(),
@@ -102,8 +98,11 @@ impl Engine for TransferEngine {
 
     fn begin(&mut self, transfer: &mut Transfer) {
         self.fault = None;
-        let operation = transfer.operation.take();
-        self.refused = operation.and_then(|operation| self.dma.begin(operation).err());
+        self.refused = match transfer.operation.take() {
+            Some(operation) => self.dma.begin(operation).err(),
+            // Begun twice: nothing would be done, which must not look like success.
+            None => Some(OperationError::QueueFailed),
+        };
     }
 
     fn progress(&mut self, transfer: &mut Transfer) -> Progress {

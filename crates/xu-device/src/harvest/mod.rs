@@ -43,7 +43,7 @@ use self::tpb::{Core, Execution, NQ_ENTRIES, SWEEP, elapsed};
 use self::verdict::Verdict;
 use crate::device::{Clock, Device, DeviceError};
 use crate::nq::Mode;
-use crate::stage::{MAX_TPBS, Staged};
+use crate::stage::{Staged, check_tpbs};
 use core::time::Duration;
 use std::sync::Arc;
 use xu_abi::TpbIndex;
@@ -126,13 +126,7 @@ impl Harvester {
         device: &Arc<dyn Device>,
         tpbs: &[TpbIndex],
     ) -> Result<Self, DeviceError> {
-        if tpbs.is_empty() || tpbs.len() > MAX_TPBS {
-            return Err(DeviceError::BadArgument {
-                what: "physical cores of a logical core",
-                value: tpbs.len() as u64,
-                allowed: "1 or 2",
-            });
-        }
+        check_tpbs(tpbs)?;
         let cores = tpbs
             .iter()
             .map(|&tpb| Core::open(mode, device, tpb))
