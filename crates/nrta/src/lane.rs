@@ -19,40 +19,14 @@ pub(crate) trait Queue: Send + Sync {
     fn any_unit(&self) -> &dyn AnyUnit;
 }
 
-/// A unit, whatever it does with a request. The methods are those of [`Unit`].
-pub(crate) trait AnyUnit {
-    fn xu(&self) -> XuId;
-    fn cause(&self) -> Option<Cause>;
-    fn newest_request(&self) -> SeqId;
-    fn register_event(&self, seq: SeqId, event: AppEvent) -> Result<Registered, AskError>;
-    fn register_unit_event(&self, event: AppEvent) -> Result<(), AskError>;
-    fn deregister_this_event(&self, seq: SeqId, event: EventId) -> Result<bool, AskError>;
-    fn deregister_this_unit_event(&self, event: EventId) -> Result<bool, AskError>;
-    fn poll_completed(
-        &self,
-        seq: SeqId,
-        follower: &mut Follower,
-        cx: &Context<'_>,
-    ) -> Poll<Result<Waited, AskError>>;
-    fn poll_newer(
-        &self,
-        after: Cursor,
-        follower: &mut Follower,
-        cx: &Context<'_>,
-    ) -> Poll<Option<SeqId>>;
-    fn poll_health(
-        &self,
-        seen: Health,
-        follower: &mut Follower,
-        cx: &Context<'_>,
-    ) -> Poll<Option<Health>>;
-    fn unfollow(&self, follower: &mut Follower);
-    fn unfollow_health(&self, follower: &mut Follower);
-}
-
-/// Passes each method on to the unit's own.
-macro_rules! pass_on {
+/// Declares the trait, and passes each method on to the unit's own.
+macro_rules! any_unit {
     ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
+        /// A unit, whatever it does with a request. The methods are those of [`Unit`].
+        pub(crate) trait AnyUnit {
+            $(fn $name(&self $(, $argument: $type)*) $(-> $result)?;)*
+        }
+
         impl<S: Stage> AnyUnit for Unit<S> {
             $(fn $name(&self $(, $argument: $type)*) $(-> $result)? {
                 Self::$name(self $(, $argument)*)
@@ -61,7 +35,7 @@ macro_rules! pass_on {
     };
 }
 
-pass_on! {
+any_unit! {
     fn xu(&self) -> XuId;
     fn cause(&self) -> Option<Cause>;
     fn newest_request(&self) -> SeqId;
