@@ -308,7 +308,9 @@ impl Builder {
             policy: self.poll_policy,
             ..UnitOptions::default()
         };
-        let stage = ComputeStage::new(Arc::clone(device), stager, distrust);
+        let model_switches = Arc::new(AtomicU64::new(0));
+        let switches = Arc::clone(&model_switches);
+        let stage = ComputeStage::new(Arc::clone(device), stager, distrust, switches);
         let place = Place {
             table,
             index: vnc,
@@ -347,6 +349,7 @@ impl Builder {
                 tpbs,
                 compute,
                 late_records,
+                model_switches,
                 transfers,
                 collectives,
             },

@@ -9,12 +9,14 @@ mod stage;
 pub(crate) use engine::{ComputeEngine, Counts};
 pub(crate) use stage::{ComputeStage, Distrust, Run};
 
+use crate::bindings::Bindings;
 use crate::error::{Refused, ScheduleError};
 use crate::logical_core::Core;
 use crate::model::LoadedModel;
 use crate::pending::{Pending, Returned};
 use crate::tensor::Tensor;
 use core::time::Duration;
+use std::sync::Arc;
 use xu_worker::Unit;
 
 /// A core's queue of executions. They run one at a time, in the order in which they were accepted.
@@ -47,9 +49,8 @@ impl ComputeQueue {
 
     /// Schedules one execution of `model`. Never blocks.
     ///
-    /// Tensors are given in the model's order of inputs and outputs; each must be at least as large as the
-    /// model says and is used from its first byte. They may be dropped at once: the request keeps what it needs.
-    /// Nothing checks that two of them differ: a tensor that is bound twice holds whatever was written to it last.
+    /// As [`LoadedModel::bind`] and [`ComputeQueue::execute_bound`] in one: who executes often binds once. The tensors may be
+    /// dropped at once: the request keeps what it needs.
     ///
     /// # Errors
     /// [`Refused`]: a tensor is missing, too small, freed or on another core, or the queue takes no request now.
@@ -59,8 +60,23 @@ impl ComputeQueue {
         inputs: &[&Tensor],
         outputs: &[&Tensor],
     ) -> Result<Pending<Execution>, Refused<()>> {
+        let bound = self
+            .check_home(model)
+            .and_then(|()| model.bind(inputs, outputs))
+            .map_err(|reason| Refused::new(reason, ()))?;
+        self.execute_bound(&bound)
+    }
+
+    /// Schedules one execution of a model on the tensors that are bound to it. Never blocks, and allocates nothing once
+    /// the queue has been in use.
+    ///
+    /// # Errors
+    /// [`Refused`]: the model was unloaded or is on another core, or the queue takes no request now.
+    pub fn execute_bound(&self, bound: &Bindings) -> Result<Pending<Execution>, Refused<()>> {
         let run = self
-            .bind(model, inputs, outputs)
+            .check_home(bound.model())
+            .and_then(|()| bound.model().programs())
+            .map(|programs| Run::new(programs, Arc::clone(&bound.bound)))
             .map_err(|reason| Refused::new(reason, ()))?;
         match self.unit().submit(run) {
             Ok(accepted) => Ok(Pending::new(accepted)),
@@ -105,22 +121,19 @@ impl ComputeQueue {
         self.core.runtime().units(self.core.index()).late_records()
     }
 
-    fn bind(
-        &self,
-        model: &LoadedModel,
-        inputs: &[&Tensor],
-        outputs: &[&Tensor],
-    ) -> Result<Run, ScheduleError> {
+    /// Accepted executions that ran another model than the one before them: each of them had the device switch models.
+    #[must_use]
+    pub fn model_switches(&self) -> u64 {
+        self.core
+            .runtime()
+            .units(self.core.index())
+            .model_switches()
+    }
+
+    /// Whether a model may be executed here.
+    fn check_home(&self, model: &LoadedModel) -> Result<(), ScheduleError> {
         self.core.check_process(self.xu())?;
-        let (runtime, core) = (self.core.runtime(), self.core.index());
-        model.check_home(runtime, core)?;
-        model.check_tensors(inputs, outputs)?;
-        let storage = inputs
-            .iter()
-            .chain(outputs)
-            .map(|tensor| tensor.storage_for(runtime, core))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Run::new(model.programs(), storage))
+        model.check_home(self.core.runtime(), self.core.index())
     }
 
     pub(crate) fn unit(&self) -> &Unit<ComputeStage> {

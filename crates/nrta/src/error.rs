@@ -4,11 +4,13 @@
 //! accepted and failed is a [`RequestError`].
 //! Failures hand back what they were given: [`Refused`] the arguments, [`RequestError`] the buffer.
 
+use crate::shape::Shape;
 use core::fmt;
 use std::io;
 use xu_abi::{SeqId, Status};
 use xu_device::DeviceError;
 use xu_device::collectives::PlanError;
+use xu_device::elementwise::Dtype;
 use xu_device::tensor_op::InvalidOperation;
 use xu_model::{LoadError, ModelError};
 use xu_worker::{Refusal, UnitError, WorkerError};
@@ -73,6 +75,63 @@ pub enum Error {
         /// What was asked for.
         bytes: u64,
     },
+    /// No tensor has this shape.
+    #[error("shape {shape:?} is not allowed: {why}")]
+    Shape {
+        /// Its dimensions.
+        shape: Vec<u64>,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The tensor has no such part.
+    #[error("{bytes} bytes at offset {offset} are no part of a tensor of {size} bytes")]
+    Slice {
+        /// Where the part begins.
+        offset: u64,
+        /// How long it is.
+        bytes: u64,
+        /// Size of the tensor.
+        size: u64,
+    },
+    /// The tensor has no such rows.
+    #[error("rows {first}..{end} are no part of a tensor of {all} rows")]
+    Rows {
+        /// The first.
+        first: u64,
+        /// Behind the last.
+        end: u64,
+        /// How many there are.
+        all: u64,
+    },
+    /// The tensor was freed.
+    #[error("the tensor was freed")]
+    TensorFreed,
+    /// The model has no input or output of this name.
+    #[error("model {model} has no {role} {name:?}: it has {names:?}")]
+    NoSuchName {
+        /// The model's name.
+        model: String,
+        /// `input` or `output`.
+        role: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        names: Vec<String>,
+    },
+    /// An input or output has elements of another type.
+    #[error("{role} {name} of model {model} is of {is:?}, not of {asked:?}")]
+    WrongType {
+        /// The model's name.
+        model: String,
+        /// `input` or `output`.
+        role: &'static str,
+        /// Its name.
+        name: String,
+        /// Type of its elements.
+        is: Dtype,
+        /// What was asked for.
+        asked: Dtype,
+    },
     /// The model has no such input or output.
     #[error("model {model} has no {role} {index}: it has {count}")]
     NoSuchTensor {
@@ -126,7 +185,13 @@ impl Error {
             | Self::NoSuchQueue { .. }
             | Self::EmptyTensor { .. }
             | Self::Group { .. }
+            | Self::Shape { .. }
+            | Self::Slice { .. }
+            | Self::Rows { .. }
+            | Self::NoSuchName { .. }
+            | Self::WrongType { .. }
             | Self::NoSuchTensor { .. } => Status::INVALID,
+            Self::TensorFreed => Status::INVALID_HANDLE,
             Self::Closed => Status::CLOSED,
             Self::Forked => Status::UNINITIALIZED,
             Self::Model(error) => model_status(error),
@@ -184,6 +249,40 @@ pub enum ScheduleError {
     /// The tensor was freed.
     #[error("the tensor was freed")]
     TensorFreed,
+    /// The model was unloaded.
+    #[error("model {model} was unloaded")]
+    ModelUnloaded {
+        /// The model's name.
+        model: String,
+    },
+    /// An input or output of the model has no tensor.
+    #[error("model {model} has no tensor for {role} {name}")]
+    TensorMissing {
+        /// The model's name.
+        model: String,
+        /// `input` or `output`.
+        role: &'static str,
+        /// Name of the input or output.
+        name: String,
+    },
+    /// The number of elements differs from that of the tensor.
+    #[error("{given} elements for a tensor of {expected}, of shape {shape}")]
+    WrongLength {
+        /// Elements that were given.
+        given: u64,
+        /// Elements of the tensor.
+        expected: u64,
+        /// Shape of the tensor.
+        shape: Shape,
+    },
+    /// Two tensors that should have the same shape have not.
+    #[error("a tensor of shape {given} where one of shape {expected} is needed")]
+    WrongShape {
+        /// The shape that was given.
+        given: Shape,
+        /// The shape that is needed.
+        expected: Shape,
+    },
     /// The core has no rank in the group.
     #[error("core {core} is not of the group of cores {group:?}")]
     NotInGroup {
@@ -238,7 +337,7 @@ impl ScheduleError {
     pub fn status(&self) -> Status {
         match self {
             Self::Unit(refusal) => refusal.status(),
-            Self::TensorFreed => Status::INVALID_HANDLE,
+            Self::TensorFreed | Self::ModelUnloaded { .. } => Status::INVALID_HANDLE,
             Self::Collective(error) => error.status(),
             _ => Status::INVALID,
         }

@@ -68,11 +68,13 @@
 //! | [`wait`] | wait for a sequence, and all before it |
 //! | `tokio` | completions in tokio's reactor (feature `tokio`) |
 //! | [`watch`] | be told when a queue closes or degrades |
-//! | [`tensor`], [`model`] | what requests use |
+//! | [`tensor`], [`shape`] | memory of a core, with and without a type |
+//! | [`model`], [`bindings`] | a loaded model, and the tensors that it runs on |
 //! | [`simulated`] | faults of the simulated machine, on purpose |
 //! | [`error`] | what can go wrong |
 #![forbid(unsafe_code)]
 
+pub mod bindings;
 pub mod builder;
 pub mod collectives;
 pub mod completions;
@@ -87,6 +89,7 @@ pub mod payload;
 pub mod pending;
 mod queue;
 pub mod runtime;
+pub mod shape;
 pub mod tensor;
 pub mod tensor_op;
 #[cfg(feature = "tokio")]
@@ -100,6 +103,7 @@ pub mod simulated {
     pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
 }
 
+pub use bindings::Bindings;
 pub use builder::Builder;
 pub use collectives::{CollectivesQueue, Group, Prepared};
 pub use completions::Completions;
@@ -107,11 +111,12 @@ pub use compute::{ComputeQueue, Execution};
 pub use error::{Error, Refused, RequestError, ScheduleError};
 pub use events::{EventError, Subscription};
 pub use logical_core::Core;
-pub use model::LoadedModel;
+pub use model::{LoadedModel, ModelInfo, TensorInfo};
 pub use payload::{Element, Source, Target, bf16, f16};
 pub use pending::{Pending, Returned};
 pub use runtime::Runtime;
-pub use tensor::Tensor;
+pub use shape::Shape;
+pub use tensor::{Kind, Tensor, Untyped};
 pub use tensor_op::TensorOpQueue;
 pub use wait::{WaitError, WaitFor};
 pub use watch::{HealthChange, HealthWatch};

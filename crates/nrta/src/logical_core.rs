@@ -6,8 +6,10 @@ use crate::collectives::{CollectivesQueue, CollectivesStage};
 use crate::compute::{ComputeQueue, ComputeStage};
 use crate::error::{Error, ScheduleError};
 use crate::model::LoadedModel;
+use crate::payload::Element;
 use crate::runtime::Inner;
-use crate::tensor::Tensor;
+use crate::shape::Shape;
+use crate::tensor::{Tensor, bytes_of};
 use crate::tensor_op::{TensorOpQueue, TransferStage};
 use core::fmt;
 use std::sync::Arc;
@@ -74,6 +76,19 @@ impl Core {
         let place = Place::Hbm(self.runtime.tpbs(self.index)[0]);
         let memory = DeviceMemory::allocate(self.runtime.device(), place, bytes, BLOCK_ALIGN)?;
         Ok(Tensor::new(Arc::clone(&self.runtime), self.index, memory))
+    }
+
+    /// Allocates a tensor of elements of a type. Its contents are undefined.
+    ///
+    /// # Errors
+    /// [`Error::Shape`]; as [`Core::allocate`].
+    pub fn tensor<T: Element>(&self, shape: &[u64]) -> Result<Tensor<T>, Error> {
+        self.tensor_of(Shape::new(shape)?)
+    }
+
+    pub(crate) fn tensor_of<T: Element>(&self, shape: Shape) -> Result<Tensor<T>, Error> {
+        let raw = self.allocate(bytes_of::<T>(&shape))?;
+        Ok(Tensor::of_shape(raw, shape))
     }
 
     /// Compiles `model` for `batch` samples per execution and places it in this core's memory.

@@ -41,7 +41,7 @@ pub(crate) mod sealed {
     }
 
     /// A number of which vectors go into a payload and come out of it again.
-    pub trait Number: Copy + Send + 'static {
+    pub trait Number: Copy + Default + Send + 'static {
         #[doc(hidden)]
         fn into_payload(elements: Vec<Self>) -> Payload;
         #[doc(hidden)]

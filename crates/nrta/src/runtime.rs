@@ -310,6 +310,8 @@ pub(crate) struct CoreUnits {
     pub(crate) compute: Unit<ComputeStage>,
     /// Notification records that came after a fault had ended the compute queue.
     pub(crate) late_records: Arc<AtomicU64>,
+    /// Executions that ran another model than the one before.
+    pub(crate) model_switches: Arc<AtomicU64>,
     /// One per tensor-op queue.
     pub(crate) transfers: Vec<Unit<TransferStage>>,
     pub(crate) collectives: Unit<CollectivesStage>,
@@ -328,6 +330,11 @@ impl CoreUnits {
 
     pub(crate) fn compute(&self) -> &Unit<ComputeStage> {
         &self.compute
+    }
+
+    pub(crate) fn model_switches(&self) -> u64 {
+        // Relaxed: the count stands for itself.
+        self.model_switches.load(Ordering::Relaxed)
     }
 
     pub(crate) fn late_records(&self) -> u64 {

@@ -5,6 +5,7 @@
 //! Spec: `c-api.md` sections 6.1 and 6.6, `xu.md` section 4.
 
 mod engine;
+mod typed;
 
 pub(crate) use engine::{Transfer, TransferEngine, TransferStage};
 

@@ -86,8 +86,8 @@ impl ModelHandle {
 pub struct Program {
     handle: ModelHandle,
     /// Keeps what the bodies address alive.
-    _arena: DeviceMemory,
-    _bodies: DeviceMemory,
+    arena: DeviceMemory,
+    bodies: DeviceMemory,
     entries: DeviceMemory,
     tables: DeviceMemory,
     requests: DeviceMemory,
@@ -137,8 +137,8 @@ impl Program {
         let collectives = blocks.collectives.map(chain).transpose()?;
         let program = Self {
             handle: ModelHandle::fresh(),
-            _arena: blocks.arena,
-            _bodies: bodies,
+            arena: blocks.arena,
+            bodies,
             entries,
             tables,
             requests,
@@ -182,6 +182,19 @@ impl Program {
     #[must_use]
     pub fn handle(&self) -> ModelHandle {
         self.handle
+    }
+
+    /// Device memory that it takes, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let parts = [
+            &self.arena,
+            &self.bodies,
+            &self.entries,
+            &self.tables,
+            &self.requests,
+        ];
+        parts.into_iter().map(DeviceMemory::bytes).sum()
     }
 
     /// Number of tensors that an execution binds.

@@ -83,6 +83,15 @@ pub struct Prepared {
     knowledge: Knowledge,
 }
 
+impl Prepared {
+    /// Whether it runs another model than the execution before it, on any of its cores.
+    #[must_use]
+    pub fn switches_model(&self) -> bool {
+        let mut cores = self.cores.iter().flatten();
+        cores.any(|core| core.request.do_model_switch.get() != 0)
+    }
+}
+
 /// Which stager, and how much has happened to it: requests are built from what was posted last and what is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Knowledge {

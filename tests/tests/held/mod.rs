@@ -30,9 +30,9 @@ pub(crate) struct Held {
     pub(crate) runtime: Runtime,
     pub(crate) core: Core,
     pub(crate) compute: ComputeQueue,
-    model: LoadedModel,
-    input: Tensor,
-    outputs: [Tensor; 2],
+    pub(crate) model: LoadedModel,
+    pub(crate) input: Tensor,
+    pub(crate) outputs: [Tensor; 2],
 }
 
 impl Held {

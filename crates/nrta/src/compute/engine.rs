@@ -4,9 +4,10 @@
 
 use super::Execution;
 use super::stage::{Distrust, Run};
+use crate::bindings::Bound;
+use crate::model::Programs;
 use crate::pending::Outcome;
 use crate::runtime::REST_LIMIT;
-use crate::tensor::Storage;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use xu_abi::record::ErrorKind;
 use xu_abi::{Engine as DeviceEngine, Status, TpbIndex};
 use xu_device::harvest::{self, Fault, Harvester, Observer, Report};
 use xu_device::metrics::{ErrorFlags, Finished, Metrics};
-use xu_device::program::Program;
 use xu_device::{Device, DeviceError};
 use xu_worker::{Cause, Engine, Progress};
 
@@ -25,8 +25,8 @@ const SEQUENCER_FATAL: u8 = 8;
 /// The memory of an execution whose end nobody has seen.
 #[derive(Debug)]
 struct Kept {
-    _programs: Arc<[Arc<Program>]>,
-    _storage: Vec<Arc<Storage>>,
+    _programs: Programs,
+    _bound: Arc<Bound>,
 }
 
 /// What an engine counts, and others read.
@@ -155,6 +155,10 @@ impl Engine for ComputeEngine {
         Ok(())
     }
 
+    fn model(&self, run: &Run) -> u32 {
+        run.model()
+    }
+
     fn finish(&mut self, run: Run, status: Status) -> Outcome<Execution> {
         if !status.is_success() {
             self.distrust.raise();
@@ -182,7 +186,7 @@ impl Engine for ComputeEngine {
             // It did not end, or never began: the device may still read and write what it names.
             self.quarantine.push(Kept {
                 _programs: run.programs,
-                _storage: run.storage,
+                _bound: run.bound,
             });
         }
         let report = report.unwrap_or_default();

@@ -3,22 +3,21 @@
 //! Called by the unit under its submit lock. Spec: `xu.md` section 5.
 
 use super::Execution;
+use crate::bindings::Bound;
+use crate::model::Programs;
 use crate::pending::Outcome;
-use crate::tensor::Storage;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use xu_abi::{DeviceAddr, Status};
+use xu_abi::Status;
 use xu_device::Device;
-use xu_device::program::Program;
 use xu_device::stage::{Prepared, Staged, Stager};
 use xu_worker::{Stage, StageError};
 
 /// A request to run a model. It owns all that the device touches until it is complete.
 #[derive(Debug)]
 pub(crate) struct Run {
-    pub(super) programs: Arc<[Arc<Program>]>,
-    pub(super) storage: Vec<Arc<Storage>>,
-    addrs: Vec<DeviceAddr>,
+    pub(super) programs: Programs,
+    pub(super) bound: Arc<Bound>,
     prepared: Option<Prepared>,
     pub(super) staged: Staged,
     /// When it was scheduled: nanoseconds of [`Device::now_ns`].
@@ -26,16 +25,21 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Binds the first byte of each of `storage`, in the order of the program's bindings.
-    pub(super) fn new(programs: Arc<[Arc<Program>]>, storage: Vec<Arc<Storage>>) -> Self {
+    pub(super) fn new(programs: Programs, bound: Arc<Bound>) -> Self {
         Self {
             programs,
-            addrs: storage.iter().map(|storage| storage.addr(0)).collect(),
-            storage,
+            bound,
             prepared: None,
             staged: Staged::default(),
             submitted_ns: 0,
         }
+    }
+
+    /// The id of the model, as the unit's entry shows it.
+    pub(super) fn model(&self) -> u32 {
+        // Every loaded model has a program for each core, and all of them one id or their own: the first speaks for it.
+        let first = self.programs.first();
+        first.map_or(0, |program| program.handle().get())
     }
 }
 
@@ -45,6 +49,8 @@ pub(crate) struct ComputeStage {
     device: Arc<dyn Device>,
     stager: Stager,
     distrust: Arc<Distrust>,
+    /// Executions that ran another model than the one before.
+    switches: Arc<AtomicU64>,
 }
 
 /// What stage and engine of a queue tell each other when something goes wrong.
@@ -69,11 +75,17 @@ impl Distrust {
 }
 
 impl ComputeStage {
-    pub(crate) fn new(device: Arc<dyn Device>, stager: Stager, distrust: Arc<Distrust>) -> Self {
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        stager: Stager,
+        distrust: Arc<Distrust>,
+        switches: Arc<AtomicU64>,
+    ) -> Self {
         Self {
             device,
             stager,
             distrust,
+            switches,
         }
     }
 }
@@ -90,7 +102,7 @@ impl Stage for ComputeStage {
         run.submitted_ns = self.device.now_ns();
         let prepared = self
             .stager
-            .prepare(&run.programs, &run.addrs)
+            .prepare(&run.programs, &run.bound.addrs)
             .map_err(|error| StageError::new(Status::INVALID, error))?;
         run.prepared = Some(prepared);
         Ok(())
@@ -105,12 +117,21 @@ impl Stage for ComputeStage {
         };
         run.staged = self
             .stager
-            .commit(&run.programs, &run.addrs, prepared)
+            .commit(&run.programs, &run.bound.addrs, prepared)
             .map_err(|error| {
                 // The first cause stays.
                 let _ = self.distrust.cause.set(error.to_string());
                 StageError::new(error.status_in_flight(), error)
             })?;
+        if prepared.switches_model() {
+            // Relaxed: the count stands for itself. The submit lock keeps others from counting.
+            let switches = self.switches.load(Ordering::Relaxed);
+            self.switches.store(switches + 1, Ordering::Relaxed);
+        }
         Ok(())
+    }
+
+    fn model(&self, run: &Run) -> u32 {
+        run.model()
     }
 }

@@ -27,7 +27,7 @@ const INCREMENT_VALUE: u64 = 4;
 pub(super) struct CoreRequest {
     model: ModelHandle,
     slot: u32,
-    request: ExecRequest,
+    pub(super) request: ExecRequest,
     /// Whether the model's collectives chain goes with it.
     with_chain: bool,
 }

@@ -1,0 +1,228 @@
+//! Tensors with types and shapes: what they refuse, and that a part of one is that part and no other.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+use nrta::{Dtype, Error, ReduceOp, Runtime, ScheduleError, Shape, Status, Tensor, bf16, f16};
+
+fn runtime() -> Runtime {
+    Runtime::builder().open().unwrap()
+}
+
+#[test]
+fn shapes_without_elements_or_with_too_many_are_named() {
+    for shape in [&[0u64][..], &[4, 0, 2], &[u64::MAX, 2], &[1 << 32, 1 << 32]] {
+        let error = Shape::new(shape).unwrap_err();
+        assert!(error.to_string().contains(&format!("{shape:?}")), "{error}");
+        assert_eq!(error.status(), Status::INVALID);
+    }
+    assert_eq!(Shape::new(&[]).unwrap().elements(), 1);
+    assert_eq!(Shape::new(&[]).unwrap().rows(), 1);
+    assert_eq!(Shape::new(&[3, 5]).unwrap().row_elements(), 5);
+}
+
+#[test]
+fn a_shape_whose_bytes_do_not_fit_is_refused_and_not_wrapped() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    // 2^62 elements of 4 bytes would be 0 bytes with 64 bits.
+    let error = core.tensor::<f32>(&[1 << 62]).unwrap_err();
+    assert!(matches!(error, Error::Device(_)), "{error:?}");
+    let bytes = core.allocate(64).unwrap();
+    let error = bytes.typed::<f32>(&[1 << 62]).unwrap_err();
+    assert!(matches!(error, Error::Slice { size: 64, .. }), "{error:?}");
+}
+
+#[test]
+fn every_type_comes_back_as_it_was_written() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let moves = core.tensor_op(0).unwrap();
+    macro_rules! round_trip {
+        ($($element:ty: $values:expr;)*) => {$(
+            let values: Vec<$element> = $values.to_vec();
+            let tensor = core.tensor::<$element>(&[2, 2]).unwrap();
+            assert_eq!(tensor.bytes(), 4 * size_of::<$element>() as u64);
+            moves.write_all(&tensor, values.clone()).unwrap().wait().unwrap();
+            assert_eq!(moves.read_all(&tensor).unwrap().wait().unwrap(), values);
+            let into = vec![<$element>::default(); 4];
+            assert_eq!(moves.read_all_into(&tensor, into).unwrap().wait().unwrap(), values);
+        )*};
+    }
+    round_trip! {
+        u8: [1, 2, 3, 255];
+        i8: [-128, -1, 0, 127];
+        u16: [0, 1, 2, u16::MAX];
+        i16: [i16::MIN, -1, 0, 1];
+        u32: [0, 1, 2, u32::MAX];
+        i32: [i32::MIN, -1, 0, 1];
+        u64: [0, 1, 2, u64::MAX];
+        i64: [i64::MIN, -1, 0, 1];
+        f32: [0.5, -1.5, f32::MAX, f32::MIN_POSITIVE];
+        f16: [0.5, -1.5, 2.0, 3.0].map(f16::from_f32);
+        bf16: [0.5, -1.5, 2.0, 3.0].map(bf16::from_f32);
+    }
+}
+
+#[test]
+fn a_vector_of_another_length_is_refused_and_comes_back() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let moves = core.tensor_op(0).unwrap();
+    let tensor = core.tensor::<f32>(&[2, 3]).unwrap();
+    for length in [0, 5, 7] {
+        let refused = moves.write_all(&tensor, vec![1.0; length]).unwrap_err();
+        assert_eq!(refused.status(), Status::INVALID);
+        assert_eq!(
+            refused.reason.to_string(),
+            format!("{length} elements for a tensor of 6, of shape [2, 3]")
+        );
+        assert_eq!(refused.args, Some(vec![1.0; length]));
+        let refused = moves.read_all_into(&tensor, vec![2.0; length]).unwrap_err();
+        assert_eq!(refused.args, Some(vec![2.0; length]));
+    }
+    assert_eq!(moves.last_issued().cursor().get(), 0);
+}
+
+#[test]
+fn tensors_of_different_shapes_do_not_combine() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let moves = core.tensor_op(0).unwrap();
+    let [a, b, flat] = [&[2, 3][..], &[2, 3], &[6]].map(|shape| core.tensor::<f32>(shape).unwrap());
+    let half = core.tensor::<bf16>(&[6]).unwrap();
+    let refusals = [
+        moves.copy_all(&a, &flat).unwrap_err(),
+        moves.cast_all(&a, &half).unwrap_err(),
+        moves
+            .compute_all(ReduceOp::Add, &[&a, &flat], &b)
+            .unwrap_err(),
+        moves.fma_all([&a, &b, &flat], &b).unwrap_err(),
+    ];
+    for refused in refusals {
+        assert!(
+            matches!(refused.reason, ScheduleError::WrongShape { .. }),
+            "{refused:?}"
+        );
+    }
+    // Other numbers of elements would have been refused below; equal ones have to be refused here.
+    assert_eq!(moves.last_issued().cursor().get(), 0);
+}
+
+#[test]
+fn typed_requests_do_what_the_untyped_ones_do() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let moves = core.tensor_op(0).unwrap();
+    let [a, b, c, d] = [(); 4].map(|()| core.tensor::<f32>(&[4]).unwrap());
+    moves
+        .write_all(&a, vec![1.0, 2.0, 3.0, 4.0])
+        .unwrap()
+        .detach();
+    moves.write_all(&b, vec![10.0; 4]).unwrap().detach();
+    moves.write_all(&c, vec![0.5; 4]).unwrap().detach();
+    moves.fma_all([&a, &b, &c], &d).unwrap().detach();
+    assert_eq!(
+        moves.read_all(&d).unwrap().wait().unwrap(),
+        [10.5, 20.5, 30.5, 40.5]
+    );
+    moves
+        .compute_all(ReduceOp::Max, &[&a, &c, &a], &d)
+        .unwrap()
+        .detach();
+    moves.copy_all(&d, &b).unwrap().detach();
+    assert_eq!(
+        moves.read_all(&b).unwrap().wait().unwrap(),
+        [1.0, 2.0, 3.0, 4.0]
+    );
+}
+
+#[test]
+fn rows_and_slices_are_parts_of_the_same_memory() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let moves = core.tensor_op(0).unwrap();
+    let matrix = core.tensor::<u16>(&[4, 3]).unwrap();
+    moves.write_all(&matrix, vec![0; 12]).unwrap().detach();
+    let middle = matrix.rows(1..3).unwrap();
+    assert_eq!(middle.shape().dimensions(), [2, 3]);
+    moves.write_all(&middle, vec![7; 6]).unwrap().detach();
+    // A row of the rows, and a slice of a slice.
+    let last = middle.rows(1..=1).unwrap();
+    moves.write_all(&last, vec![8; 3]).unwrap().detach();
+    let inner = matrix.slice(2, 20).unwrap().slice(2, 2).unwrap();
+    moves.write(&inner, 0, vec![9u8, 0]).unwrap().detach();
+    assert_eq!(
+        moves.read_all(&matrix).unwrap().wait().unwrap(),
+        [0, 0, 9, 7, 7, 7, 8, 8, 8, 0, 0, 0]
+    );
+    // What lies behind the part is not to be reached through it.
+    let refused = moves.write(&last, 4, vec![1; 4]).unwrap_err();
+    assert!(matches!(
+        refused.reason,
+        ScheduleError::OutOfRange { size: 6, .. }
+    ));
+    let refused = moves.copy(&inner, 0, &matrix, 4, 4).unwrap_err();
+    assert_eq!(refused.status(), Status::INVALID);
+}
+
+#[test]
+fn parts_that_do_not_exist_are_named() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let matrix = core.tensor::<f32>(&[4, 2]).unwrap();
+    #[allow(
+        clippy::reversed_empty_ranges,
+        reason = "what is refused is what is tested"
+    )]
+    let refused = [
+        matrix.rows(4..).unwrap_err(),
+        matrix.rows(2..2).unwrap_err(),
+        matrix.rows(3..1).unwrap_err(),
+        matrix.rows(0..5).unwrap_err(),
+        matrix.rows(..=u64::MAX).unwrap_err(),
+        matrix.rows(u64::MAX..).unwrap_err(),
+    ];
+    for error in refused {
+        assert!(matches!(error, Error::Rows { all: 4, .. }), "{error:?}");
+    }
+    for (offset, bytes) in [(0, 0), (0, 33), (32, 1), (u64::MAX, 2), (2, u64::MAX)] {
+        let error = matrix.slice(offset, bytes).unwrap_err();
+        assert!(matches!(error, Error::Slice { size: 32, .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn a_part_keeps_the_memory_and_a_freed_tensor_has_none() {
+    let runtime = Runtime::builder()
+        .simulated_hbm_bytes(1 << 20)
+        .open()
+        .unwrap();
+    let core = runtime.core(0).unwrap();
+    let moves = core.tensor_op(0).unwrap();
+    let whole: Tensor<u8> = core.tensor(&[512 << 10]).unwrap();
+    let part = whole.rows(..16).unwrap();
+    let clone = whole.clone();
+    whole.free();
+    assert!(matches!(clone.rows(..1), Err(Error::TensorFreed)));
+    assert!(matches!(
+        clone.untyped().typed::<u8>(&[1]),
+        Err(Error::TensorFreed)
+    ));
+    let refused = moves.read_all(&clone).unwrap_err();
+    assert_eq!(refused.reason, ScheduleError::TensorFreed);
+    // The part is there, and so is its memory: there is no room for another tensor of this size.
+    moves.write_all(&part, vec![1; 16]).unwrap().wait().unwrap();
+    assert!(core.allocate(600 << 10).is_err());
+    part.free();
+    core.allocate(600 << 10).unwrap();
+}
+
+#[test]
+fn types_have_the_names_of_the_device() {
+    let runtime = runtime();
+    let tensor = runtime.core(0).unwrap().tensor::<bf16>(&[8]).unwrap();
+    assert_eq!(<bf16 as nrta::Element>::DTYPE, Dtype::Bfloat16);
+    assert!(format!("{tensor:?}").contains("Bfloat16"), "{tensor:?}");
+}
