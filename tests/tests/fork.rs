@@ -124,7 +124,7 @@ fn is_refused(handles: Handles) -> bool {
     };
     let forked = |reason: &ScheduleError| {
         matches!(reason, ScheduleError::Unit(Refusal::Forked { .. }))
-            && reason.status() == Status::UNINITIALIZED
+            && reason.status() == Status::FAILURE
     };
     let allocation = matches!(core.allocate(1), Err(Error::Forked));
     let write = core
@@ -140,7 +140,7 @@ fn is_refused(handles: Handles) -> bool {
     // Complete before the fork, or never here.
     let waited = match pending.wait() {
         Ok(bytes) => bytes == [7; 64],
-        Err(error) => error.status == Status::UNINITIALIZED,
+        Err(error) => error.status == Status::FAILURE,
     };
     let followed = core
         .tensor_op(0)
@@ -183,7 +183,7 @@ fn follow_nothing(queue: &TensorOpQueue, followers: Followers) -> bool {
     let events = events.iter().all(|error| {
         error
             .as_ref()
-            .is_some_and(|error| error.status() == Status::UNINITIALIZED)
+            .is_some_and(|error| error.status() == Status::FAILURE)
     });
     drop((completions, watch));
     streams && waits && events && !subscription.end()

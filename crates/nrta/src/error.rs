@@ -4,10 +4,11 @@
 //! accepted and failed is a [`RequestError`].
 //! Failures hand back what they were given: [`Refused`] the arguments, [`RequestError`] the buffer.
 
+use crate::failure::Failure;
 use crate::shape::Shape;
 use core::fmt;
 use std::io;
-use xu_abi::{SeqId, Status};
+use xu_abi::{SeqId, Status, XuId};
 use xu_device::DeviceError;
 use xu_device::collectives::PlanError;
 use xu_device::elementwise::Dtype;
@@ -175,6 +176,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// What kind of failure it is, and what to do about it.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        failure_of(self.status())
+    }
+
     /// The status that the C ABI reports for this error.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -193,7 +200,7 @@ impl Error {
             | Self::NoSuchTensor { .. } => Status::INVALID,
             Self::TensorFreed => Status::INVALID_HANDLE,
             Self::Closed => Status::CLOSED,
-            Self::Forked => Status::UNINITIALIZED,
+            Self::Forked => Status::FAILURE,
             Self::Model(error) => model_status(error),
             Self::Load(LoadError::Device { source: error, .. }) | Self::Device(error) => {
                 error.status()
@@ -353,6 +360,12 @@ pub struct Refused<A> {
 }
 
 impl<A> Refused<A> {
+    /// What kind of failure it is, and what to do about it.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        failure_of(self.status())
+    }
+
     /// Whether the queue was full: wait for room and schedule again.
     #[must_use]
     pub fn is_queue_full(&self) -> bool {
@@ -417,6 +430,31 @@ pub struct RequestError<T> {
     pub detail: Option<String>,
     /// What the request gives back all the same: the buffer, or the timings of an execution.
     pub value: Option<T>,
+}
+
+impl<T> RequestError<T> {
+    /// What kind of failure it is, and what to do about it.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        failure_of(self.status)
+    }
+
+    /// The queue that it was a request of.
+    #[must_use]
+    pub fn xu(&self) -> XuId {
+        self.seq.xu()
+    }
+
+    /// The logical core of that queue.
+    #[must_use]
+    pub fn core(&self) -> u32 {
+        u32::from(self.seq.xu().vnc())
+    }
+}
+
+/// No error has the status of success.
+fn failure_of(status: Status) -> Failure {
+    Failure::of(status).unwrap_or(Failure::Unspecific)
 }
 
 impl<T> fmt::Debug for RequestError<T> {

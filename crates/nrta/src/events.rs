@@ -62,7 +62,7 @@ impl EventError {
     pub fn status(&self) -> Status {
         match self {
             Self::Queue(AskError::Closed { .. }) => Status::CLOSED,
-            Self::Queue(AskError::Forked { .. }) => Status::UNINITIALIZED,
+            Self::Queue(AskError::Forked { .. }) => Status::FAILURE,
             Self::Queue(_) | Self::NotAnEventFd(_) => Status::INVALID,
         }
     }

@@ -71,7 +71,7 @@
 //! | [`tensor`], [`shape`] | memory of a core, with and without a type |
 //! | [`model`], [`bindings`] | a loaded model, and the tensors that it runs on |
 //! | [`simulated`] | faults of the simulated machine, on purpose |
-//! | [`error`] | what can go wrong |
+//! | [`error`], [`failure`] | what can go wrong, and what to do about it |
 #![forbid(unsafe_code)]
 
 pub mod bindings;
@@ -82,6 +82,7 @@ pub mod compute;
 pub mod environment;
 pub mod error;
 pub mod events;
+pub mod failure;
 mod lane;
 pub mod logical_core;
 pub mod model;
@@ -110,6 +111,7 @@ pub use completions::Completions;
 pub use compute::{ComputeQueue, Execution};
 pub use error::{Error, Refused, RequestError, ScheduleError};
 pub use events::{EventError, Subscription};
+pub use failure::Failure;
 pub use logical_core::Core;
 pub use model::{LoadedModel, ModelInfo, TensorInfo};
 pub use payload::{Element, Source, Target, bf16, f16};

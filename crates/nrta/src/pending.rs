@@ -149,9 +149,8 @@ fn settle<T: Returned>(
         },
         Err(lost) => {
             let status = match lost {
-                Lost::Forked => Status::UNINITIALIZED,
                 Lost::OnWorkerThread => Status::INVALID,
-                Lost::Abandoned | Lost::Taken => Status::FAILURE,
+                Lost::Forked | Lost::Abandoned | Lost::Taken => Status::FAILURE,
             };
             Err(failed(status, Some(lost.to_string()), None))
         }

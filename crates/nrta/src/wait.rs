@@ -39,7 +39,7 @@ impl WaitError {
     pub fn status(&self) -> Status {
         match self {
             Self::Queue(AskError::Closed { .. }) => Status::CLOSED,
-            Self::Queue(AskError::Forked { .. }) => Status::UNINITIALIZED,
+            Self::Queue(AskError::Forked { .. }) => Status::FAILURE,
             Self::Queue(_) => Status::INVALID,
             Self::TimedOut { .. } => Status::TIMEOUT,
             Self::Abandoned { .. } => Status::EXEC_UNIT_UNRECOVERABLE,

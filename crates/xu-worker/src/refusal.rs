@@ -123,8 +123,7 @@ impl Refusal {
             Self::Closing { .. } => Status::CLOSED,
             Self::Degraded { .. } => Status::EXEC_UNIT_UNRECOVERABLE,
             Self::Prepare { status, .. } | Self::Commit { status, .. } => *status,
-            Self::Forked { .. } => Status::UNINITIALIZED,
-            Self::Exhausted { .. } => Status::FAILURE,
+            Self::Forked { .. } | Self::Exhausted { .. } => Status::FAILURE,
         }
     }
 }
