@@ -120,6 +120,12 @@ pub(crate) const ALL: &[Step] = &[
         quick: false,
         run: tsan,
     },
+    Step {
+        name: "asan",
+        checks: "access to freed memory by futures that are dropped, and by requests whose owners have gone",
+        quick: false,
+        run: asan,
+    },
 ];
 
 /// The steps that `name` stands for.
@@ -402,6 +408,24 @@ fn tsan(run: &mut Run<'_>) -> Verdict {
         .env("RUSTFLAGS", "-Zsanitizer=thread")
         .env("TSAN_OPTIONS", "halt_on_error=1")
         .target_subdirectory("tsan")
+        .run()?;
+    match count::tests(&output).run {
+        0 => Err(Stop::Failed("no test ran".to_owned())),
+        run => Ok(format!("{run} tests run")),
+    }
+}
+
+fn asan(run: &mut Run<'_>) -> Verdict {
+    need(&tools::NIGHTLY, run)?;
+    let output = run
+        .command(
+            "cargo +nightly test --target x86_64-unknown-linux-gnu -p lane-tests -p xu-worker --all-features --locked \
+             --test abandoned --test closing --test units --test rescue --test hand_over",
+        )
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        // What an overdue close leaks is leaked on purpose.
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .target_subdirectory("asan")
         .run()?;
     match count::tests(&output).run {
         0 => Err(Stop::Failed("no test ran".to_owned())),
