@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
-use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape, map};
+use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, Shape, map};
 
 /// Alters the bytes of a write, given its address.
 pub type AlterWrite = Box<dyn FnMut(DeviceAddr, &mut Vec<u8>) + Send>;
@@ -199,6 +199,10 @@ impl Device for Meddler {
 
     fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {
         self.inner.notification_tail(tpb, nq)
+    }
+
+    fn memory_use(&self, place: Place) -> Option<MemoryUse> {
+        self.inner.memory_use(place)
     }
 
     fn memory_errors(&self, tpb: TpbIndex) -> Result<MemoryErrors, DeviceError> {

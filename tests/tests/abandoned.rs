@@ -227,7 +227,7 @@ fn f1_ten_thousand_requests_or_timers_whichever_is_first() {
             let bytes = vec![0xA5u8; 64];
             let request = moves.write(&held.input, 0, bytes).unwrap();
             accepted += 1;
-            if random(&mut seed) % 4 == 0 {
+            if random(&mut seed).is_multiple_of(4) {
                 // Not even its destructor runs.
                 std::mem::forget(request);
             } else {

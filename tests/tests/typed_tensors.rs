@@ -226,3 +226,23 @@ fn types_have_the_names_of_the_device() {
     assert_eq!(<bf16 as nrta::Element>::DTYPE, Dtype::Bfloat16);
     assert!(format!("{tensor:?}").contains("Bfloat16"), "{tensor:?}");
 }
+
+#[test]
+fn the_memory_of_a_core_is_counted_exactly() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let before = core.memory().unwrap();
+    let tensors = [core.allocate(4096).unwrap(), core.allocate(8192).unwrap()];
+    let with_tensors = core.memory().unwrap();
+    assert_eq!(with_tensors.used, before.used + 12_288);
+    assert_eq!(with_tensors.limit, before.limit);
+    drop(tensors);
+    assert_eq!(core.memory().unwrap(), before);
+    // What is said to fit, fits, and no more.
+    let largest = core.memory().unwrap().largest_free;
+    assert!(core.allocate(largest + 1).is_err());
+    let all = core.allocate(largest).unwrap();
+    assert!(core.memory().unwrap().largest_free < largest);
+    drop(all);
+    assert_eq!(core.memory().unwrap(), before);
+}

@@ -129,7 +129,7 @@ pub use xu_device::collectives::Collective;
 pub use xu_device::elementwise::{Dtype, ReduceOp};
 pub use xu_device::metrics::Snapshot;
 pub use xu_device::stage::SkipConfig;
-pub use xu_device::{Device, DeviceError};
+pub use xu_device::{Device, DeviceError, MemoryUse};
 pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
 pub use xu_ring::queue::NeverIssued;
 pub use xu_worker::{

@@ -14,9 +14,9 @@ use crate::tensor_op::{TensorOpQueue, TransferStage};
 use core::fmt;
 use std::sync::Arc;
 use xu_abi::{XuId, XuType};
-use xu_device::Place;
 use xu_device::memory::DeviceMemory;
 use xu_device::program::BLOCK_ALIGN;
+use xu_device::{MemoryUse, Place};
 use xu_model::Model;
 use xu_worker::{Refusal, Unit};
 
@@ -89,6 +89,14 @@ impl Core {
     pub(crate) fn tensor_of<T: Element>(&self, shape: Shape) -> Result<Tensor<T>, Error> {
         let raw = self.allocate(bytes_of::<T>(&shape))?;
         Ok(Tensor::of_shape(raw, shape))
+    }
+
+    /// How much of this core's memory is taken, by tensors, models and the runtime itself. Exact after every allocation and
+    /// release. `None` where the device does not count.
+    #[must_use]
+    pub fn memory(&self) -> Option<MemoryUse> {
+        let place = Place::Hbm(self.runtime.tpbs(self.index)[0]);
+        self.runtime.device().memory_use(place)
     }
 
     /// Compiles `model` for `batch` samples per execution and places it in this core's memory.

@@ -28,6 +28,13 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// [`DeviceError::BadAddress`] when nothing was allocated there.
     fn release(&self, addr: DeviceAddr) -> Result<(), DeviceError>;
 
+    /// How much of the memory at `place` is taken. `None` where the device does not count, and for a core that it does not
+    /// have.
+    fn memory_use(&self, place: Place) -> Option<MemoryUse> {
+        let _ = place;
+        None
+    }
+
     /// Stores `bytes` at `to`; complete before any later doorbell is seen by the device.
     ///
     /// # Errors
@@ -148,6 +155,17 @@ pub struct Shape {
     pub tpbs: u16,
     /// High-bandwidth memory per core, bytes.
     pub hbm_bytes: u64,
+}
+
+/// How much of a memory is taken. Made by [`Device::memory_use`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes that are allocated, with what alignment costs.
+    pub used: u64,
+    /// Bytes in all.
+    pub limit: u64,
+    /// The largest piece that could be allocated, bytes.
+    pub largest_free: u64,
 }
 
 /// Where memory is reserved.

@@ -68,4 +68,4 @@ pub mod transfer;
 
 pub use xu_abi::{DeviceAddr, Engine, EventIndex, SemIndex, Status, TpbIndex};
 
-pub use device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape};
+pub use device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, Shape};

@@ -7,7 +7,7 @@ use super::clock::Time;
 use super::heap::Holder;
 use super::injector::{Doorbell, Transfer};
 use super::machine::Machine;
-use crate::device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape};
+use crate::device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, Shape};
 use crate::map;
 use core::time::Duration;
 use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
@@ -40,6 +40,10 @@ impl Device for Machine {
     fn release(&self, addr: DeviceAddr) -> Result<(), DeviceError> {
         self.hardware.check_alive()?;
         self.hardware.bus.memory.release(addr, Holder::Client)
+    }
+
+    fn memory_use(&self, place: Place) -> Option<MemoryUse> {
+        self.hardware.bus.memory.use_of(place)
     }
 
     fn write(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), DeviceError> {

@@ -69,8 +69,8 @@ impl Heap {
         });
         let Some((start, len, aligned, end)) = fit else {
             return Err(Refusal::Exhausted {
-                free: self.free.values().sum(),
-                largest: self.free.values().copied().max().unwrap_or(0),
+                free: self.free_bytes(),
+                largest: self.largest_free(),
             });
         };
         self.free.remove(&start);
@@ -82,6 +82,16 @@ impl Heap {
         }
         self.used.insert(aligned, (bytes, holder));
         Ok(aligned)
+    }
+
+    /// Bytes free in all.
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free.values().sum()
+    }
+
+    /// The largest free block, bytes.
+    pub(super) fn largest_free(&self) -> u64 {
+        self.free.values().copied().max().unwrap_or(0)
     }
 
     /// Gives back the block that begins at `start`; `false` when `holder` has no such block.

@@ -13,7 +13,7 @@
 //! fresh host memory is zeroed.
 
 use super::heap::{Heap, Holder, Refusal};
-use crate::device::{DeviceError, Place};
+use crate::device::{DeviceError, MemoryUse, Place};
 use crate::map;
 use parking_lot::{Mutex, RwLock};
 use xu_abi::{DeviceAddr, TpbIndex};
@@ -107,6 +107,21 @@ impl Memory {
         let offset = (start - region.base) as usize;
         region.bytes.write()[offset..offset + filled as usize].fill(filling);
         Ok(DeviceAddr::new(start))
+    }
+
+    /// How much of a region is taken.
+    pub(super) fn use_of(&self, place: Place) -> Option<MemoryUse> {
+        let region = match place {
+            Place::Host => &self.host,
+            Place::Hbm(tpb) => self.hbm.get(usize::from(tpb.get()))?,
+        };
+        let limit = region.bytes.read().len() as u64;
+        let heap = region.heap.lock();
+        Some(MemoryUse {
+            used: limit - heap.free_bytes(),
+            limit,
+            largest_free: heap.largest_free(),
+        })
     }
 
     /// Returns a block that `holder` has allocated.
