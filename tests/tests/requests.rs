@@ -369,7 +369,8 @@ fn builder_values_out_of_range_are_named() {
         core.tensor_op(2),
         Err(Error::NoSuchQueue {
             queue: 2,
-            queues: 2
+            queues: 2,
+            ..
         })
     ));
     assert!(matches!(

@@ -372,6 +372,7 @@ fn check(what: &'static str, value: u64, most: u64, allowed: &'static str) -> Re
 
 fn xu_id(xu_type: XuType, queue: u8, vnc: u8) -> Result<XuId, Error> {
     XuId::new(xu_type, queue, vnc).ok_or(Error::NoSuchQueue {
+        kind: xu_type,
         queue,
         queues: xu_type.queues(),
     })

@@ -8,12 +8,13 @@ use crate::failure::Failure;
 use crate::shape::Shape;
 use core::fmt;
 use std::io;
-use xu_abi::{SeqId, Status, XuId};
+use xu_abi::{OutOfRange, SeqId, Status, XuId, XuType};
 use xu_device::DeviceError;
 use xu_device::collectives::PlanError;
 use xu_device::elementwise::Dtype;
 use xu_device::tensor_op::InvalidOperation;
 use xu_model::{LoadError, ModelError};
+use xu_ring::queue::NeverIssued;
 use xu_worker::{Refusal, UnitError, WorkerError};
 
 /// Opening a runtime, allocating a tensor or loading a model failed. Nothing half-done remains.
@@ -49,13 +50,21 @@ pub enum Error {
         cores: u32,
     },
     /// A core has no such queue.
-    #[error("there is no tensor-op queue {queue}: a core has {queues}, numbered from 0")]
+    #[error("there is no {} queue {queue}: a core has {queues}, numbered from 0", kind.name())]
     NoSuchQueue {
+        /// Of which kind.
+        kind: XuType,
         /// What was asked for.
         queue: u8,
         /// Number of queues.
         queues: u8,
     },
+    /// No queue of any runtime has this id.
+    #[error(transparent)]
+    NoSuchXu(#[from] OutOfRange),
+    /// The queue has never issued the sequence.
+    #[error(transparent)]
+    NeverIssued(#[from] NeverIssued),
     /// These cores make no group.
     #[error("cores {cores:?} make no group: {why}")]
     Group {
@@ -190,6 +199,8 @@ impl Error {
             | Self::Variable { .. }
             | Self::NoSuchCore { .. }
             | Self::NoSuchQueue { .. }
+            | Self::NoSuchXu(_)
+            | Self::NeverIssued(_)
             | Self::EmptyTensor { .. }
             | Self::Group { .. }
             | Self::Shape { .. }

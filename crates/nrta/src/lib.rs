@@ -61,6 +61,7 @@
 //! | [`tensor_op`] | write and read tensors |
 //! | [`compute`] | run models |
 //! | [`collectives`] | all-gather, all-reduce, reduce-scatter |
+//! | [`any_queue`] | a queue of any kind, by its id |
 //! | [`pending`] | an accepted request |
 //! | [`payload`] | host memory that requests own |
 //! | [`events`] | eventfds that are signalled |
@@ -74,6 +75,7 @@
 //! | [`error`], [`failure`] | what can go wrong, and what to do about it |
 #![forbid(unsafe_code)]
 
+pub mod any_queue;
 pub mod bindings;
 pub mod builder;
 pub mod collectives;
@@ -104,6 +106,7 @@ pub mod simulated {
     pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
 }
 
+pub use any_queue::AnyQueue;
 pub use bindings::Bindings;
 pub use builder::Builder;
 pub use collectives::{CollectivesQueue, Group, Prepared};
@@ -124,7 +127,7 @@ pub use wait::{WaitError, WaitFor};
 pub use watch::{HealthChange, HealthWatch};
 
 pub use xu_abi::metric::CoreCounter;
-pub use xu_abi::{SeqId, Status, TpbIndex, XuId};
+pub use xu_abi::{SeqId, Status, TpbIndex, XuId, XuType};
 pub use xu_device::collectives::Collective;
 pub use xu_device::elementwise::{Dtype, ReduceOp};
 pub use xu_device::metrics::Snapshot;

@@ -52,7 +52,11 @@ impl Core {
     pub fn tensor_op(&self, queue: u8) -> Result<TensorOpQueue, Error> {
         let queues = XuType::TensorOp.queues();
         if queue >= queues {
-            return Err(Error::NoSuchQueue { queue, queues });
+            return Err(Error::NoSuchQueue {
+                kind: XuType::TensorOp,
+                queue,
+                queues,
+            });
         }
         Ok(TensorOpQueue::new(self.clone(), queue))
     }

@@ -346,6 +346,25 @@ impl SeqId {
             None
         }
     }
+
+    /// How many requests of the queue were issued after `earlier`, up to this one; `None` for another queue, and when
+    /// `earlier` is the later one.
+    ///
+    /// ```
+    /// # use xu_abi::{Cursor, SeqId, XuId, XuType};
+    /// # let queue = XuId::new(XuType::Compute, 0, 0).unwrap();
+    /// let at = |number| SeqId::new(queue, Cursor::new(number).unwrap());
+    /// assert_eq!(at(9).since(at(4)), Some(5));
+    /// assert_eq!(at(4).since(at(9)), None);
+    /// ```
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Option<u64> {
+        if self.xu().0 == earlier.xu().0 {
+            self.cursor().0.checked_sub(earlier.cursor().0)
+        } else {
+            None
+        }
+    }
 }
 
 impl fmt::Debug for SeqId {
