@@ -327,7 +327,7 @@ fn loom(run: &mut Run<'_>) -> Verdict {
 /// Programs of models.
 const LOOM: [&str; 2] = [
     "-p xu-ring --test loom --test loom_spsc",
-    "-p xu-worker --test loom --test loom_events",
+    "-p xu-worker --test loom --test loom_events --test loom_places",
 ];
 
 /// What runs once, under the stricter rules for pointers. The locks of xu-worker turn addresses into pointers, which the
@@ -338,7 +338,7 @@ const MIRI: [(&str, &str); 2] = [
         "-Zmiri-strict-provenance -Zmiri-tree-borrows",
     ),
     (
-        "-p xu-worker --all-features --lib --test units --test events --test waits",
+        "-p xu-worker --all-features --lib --test units --test events --test waits --test reservations --test batches",
         "-Zmiri-permissive-provenance -Zmiri-tree-borrows -Zmiri-disable-isolation",
     ),
 ];
@@ -402,7 +402,7 @@ fn tsan(run: &mut Run<'_>) -> Verdict {
     let output = run
         .command(
             "cargo +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu -p xu-ring -p xu-worker --all-features --locked \
-             --test threads --test spsc_threads --test spsc_parking --test units --test waits --test events --test shutdown \
+             --test threads --test spsc_threads --test spsc_parking --test units --test waits --test events --test reservations --test batches --test shutdown \
              --test workers --test hand_over",
         )
         .env("RUSTFLAGS", "-Zsanitizer=thread")

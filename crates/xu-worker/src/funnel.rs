@@ -6,6 +6,7 @@
 use crate::completion::{Cells, Completion, Notifier};
 use crate::engine::{Stage, StageError};
 use crate::health::{Cause, Health};
+use crate::mutant::Mutant;
 use crate::refusal::{Refusal, Refused};
 use crate::shared::Shared;
 use crate::sync::Ordering;
@@ -31,6 +32,8 @@ pub struct Funnel<I, O> {
     cells: Cells<O>,
     /// Requests that failed after the device may have seen them: kept until the unit goes.
     quarantine: Vec<I>,
+    /// Places that are promised to their holders. With the depth never more than the limit, while the unit is healthy.
+    reserved: u64,
 }
 
 impl<I: Send, O: Send> Funnel<I, O> {
@@ -45,6 +48,7 @@ impl<I: Send, O: Send> Funnel<I, O> {
             spares,
             cells: Cells::new(MOST_CELLS),
             quarantine: Vec::new(),
+            reserved: 0,
         }
     }
 
@@ -64,6 +68,46 @@ impl<I: Send, O: Send> Funnel<I, O> {
         let seq = self.hold(item, notifier, shared)?;
         self.release_all(shared);
         Ok(seq)
+    }
+
+    /// Promises a place to the caller, if there is room.
+    pub(crate) fn reserve(&mut self, shared: &Shared<I, O>) -> Result<(), Refusal> {
+        match self.why_not(shared) {
+            Some(reason) => Err(reason),
+            None => {
+                self.count_places(self.reserved + 1, shared);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a place back that was promised. The caller tells those who wait for room.
+    pub(crate) fn give_back(&mut self, shared: &Shared<I, O>) {
+        self.count_places(self.reserved.saturating_sub(1), shared);
+    }
+
+    /// As [`Funnel::submit`], in a place that was promised and is spent now, whatever the answer: with the submit lock held
+    /// nobody else gets it.
+    pub(crate) fn submit_reserved(
+        &mut self,
+        item: I,
+        notifier: Option<Notifier<O>>,
+        shared: &Shared<I, O>,
+    ) -> Result<SeqId, Refused<I>> {
+        if Mutant::SpendAfterRequest.is_seeded() {
+            self.reserved -= 1;
+            let submitted = self.submit(item, notifier, shared);
+            self.count_places(self.reserved, shared);
+            return submitted;
+        }
+        // Before the request is visible: whoever sees it must not count its place as well.
+        self.give_back(shared);
+        self.submit(item, notifier, shared)
+    }
+
+    fn count_places(&mut self, reserved: u64, shared: &Shared<I, O>) {
+        self.reserved = reserved;
+        shared.room.show_reserved(reserved);
     }
 
     /// The funnel up to the trigger: the device knows the request, the worker does not.
@@ -162,22 +206,36 @@ impl<I: Send, O: Send> Funnel<I, O> {
     }
 
     fn gate(&mut self, shared: &Shared<I, O>) -> Option<Refusal> {
+        let refusal = self.why_not(shared);
+        if let Some(Refusal::QueueFull { .. }) = refusal {
+            shared.statistics.refuse_full();
+        }
+        refusal
+    }
+
+    fn why_not(&mut self, shared: &Shared<I, O>) -> Option<Refusal> {
         let health = shared.health();
-        if health == Health::Healthy && self.ring.has_room() {
+        let has_room = self.has_room(health);
+        if health == Health::Healthy && has_room {
             return None;
         }
         let xu = self.ring.xu();
         if let Some(cause) = shared.cause().filter(|_| health == Health::Degraded) {
             return Some(Refusal::Degraded { xu, cause });
         }
-        if !self.ring.has_room() {
-            let reason = self.why_no_slot();
-            if matches!(reason, Refusal::QueueFull { .. }) {
-                shared.statistics.refuse_full();
-            }
-            return Some(reason);
+        if !has_room {
+            return Some(self.why_no_slot());
         }
         (health == Health::Closing).then_some(Refusal::Closing { xu })
+    }
+
+    /// Whether there is a slot that is not promised. A unit that takes no work keeps no promises.
+    #[inline]
+    fn has_room(&mut self, health: Health) -> bool {
+        self.ring.has_room()
+            && (self.reserved == 0
+                || health != Health::Healthy
+                || self.ring.depth() + self.reserved < self.ring.capacity())
     }
 
     /// Why nothing of this unit will complete any more.

@@ -151,7 +151,8 @@ pub use shared::Table;
 pub use shutdown::{CloseError, CloseOptions, Closed, Closing, Report, Workers};
 pub use statistics::Latencies;
 pub use unit::{
-    Accepted, AskError, InFlight, Place, QueueSnapshot, RoomFuture, Unit, UnitError, UnitOptions,
+    Accepted, AskError, Batch, InFlight, Place, QueueSnapshot, Reservation, ReserveFuture,
+    RoomFuture, Unit, UnitError, UnitHandle, UnitOptions,
 };
 pub use waits::Waited;
 #[cfg(not(any(loom, miri)))]

@@ -52,6 +52,15 @@ mutants! { LANE: {
     ArmWithoutLock = "arm-without-lock",
     /// A worker that goes does not wait for submitters that have passed the gates.
     AbandonWithoutBarrier = "abandon-without-barrier",
+} PLACES: {
+    /// Whoever gives a place back asks for waiters without the lock under which they say that they wait.
+    GiveBackWithoutLock = "give-back-without-lock",
+    /// A request in a reserved place is visible while its place is still counted.
+    SpendAfterRequest = "spend-after-request",
+    /// A place that is given back wakes nobody.
+    GiveBackSilently = "give-back-silently",
+    /// A task that waits for room does not look again after it has left its waker.
+    RoomNoSecondLook = "room-no-second-look",
 } EVENTS: {
     /// A waiter joins without looking again under the lock.
     WaitNoSecondLook = "wait-no-second-look",
@@ -89,7 +98,7 @@ impl Mutant {
         static CHOSEN: std::sync::OnceLock<Option<Mutant>> = std::sync::OnceLock::new();
         let chosen = CHOSEN.get_or_init(|| {
             let name = std::env::var("XU_WORKER_MUTANT").ok()?;
-            [Self::LANE, Self::EVENTS]
+            [Self::LANE, Self::PLACES, Self::EVENTS]
                 .into_iter()
                 .flatten()
                 .copied()

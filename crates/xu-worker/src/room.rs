@@ -8,11 +8,15 @@
 //! somebody else be quicker: then the next completion wakes others, and the last one, which leaves the queue empty, wakes
 //! all. So nobody sleeps beside an empty queue, and a thousand who wait do not all run for one slot.
 //!
+//! A place that was reserved and is given back is such a slot, too; it takes the room of a request as long as it is held.
+//! "Empty" is a queue with neither requests nor reserved places: as long as there is one of either, there is an event to come.
+//!
 //! Whether anybody waits is a count that the worker reads under the unit's `mark_comp` lock, when it makes a completion
 //! visible, and that a waiter raises under the same lock before it looks. So either the waiter sees the completion, or
-//! the worker sees the waiter, and a worker whose requests nobody waits for takes no lock here and wakes nobody.
+//! the worker sees the waiter, and a worker whose requests nobody waits for takes no lock here and wakes nobody. Whoever gives
+//! a place back reads the count under that lock, too, when the place is counted no more.
 
-use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::wake::wake;
 use core::task::Waker;
 use std::collections::BTreeMap;
@@ -28,7 +32,14 @@ pub struct Room {
     released: Condvar,
     /// Threads that wait until the queue is empty.
     drained: Condvar,
+    reserved: Box<Reserved>,
 }
+
+/// How many places are reserved, for those who look without the submit lock, under which it is written. In lines of its own:
+/// who reserves writes it for each request, and the worker reads what is beside it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Reserved(AtomicU64);
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +81,26 @@ impl Room {
     pub(crate) fn is_awaited(&self) -> bool {
         // Relaxed: the lock orders it.
         self.waiting.load(Ordering::Relaxed) != 0
+    }
+
+    /// Places that are reserved. Whoever adds them to the depth loads the depth first: a request in a reserved place becomes
+    /// visible after its place has gone from here, and would count twice otherwise.
+    pub(crate) fn reserved(&self) -> u64 {
+        // Relaxed: ordered by the load of the depth before, and by the lock under which a waiter says that it waits.
+        self.reserved.0.load(Ordering::Relaxed)
+    }
+
+    /// The caller holds the submit lock.
+    pub(crate) fn show_reserved(&self, reserved: u64) {
+        // Relaxed: as above; the submission of a request, or the lock that the giver takes next, publishes it.
+        self.reserved.0.store(reserved, Ordering::Relaxed);
+    }
+
+    /// Wakes threads that wait until the queue is empty: no request is left, but somebody holds a place.
+    pub(crate) fn wake_drained(&self) {
+        // Who has looked and does not sleep yet holds the lock.
+        drop(self.waiters.lock());
+        self.drained.notify_all();
     }
 
     /// Wakes everybody who waits: the queue is empty, or the unit's health has changed.

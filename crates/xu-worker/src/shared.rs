@@ -178,15 +178,31 @@ impl<I, O> Shared<I, O> {
         }
     }
 
-    /// A request is complete: there is a free slot, and perhaps no request.
+    /// A request is complete, or a place was given back: there is a free slot, and perhaps nothing else.
     #[cold]
     pub(crate) fn tell_of_room(&self) {
         // Submitters may be quicker than this look, but then their requests complete later and tell again.
         let depth = self.entry.work_queue().snapshot().map(Snapshot::depth);
-        if depth == Some(0) || self.health() != Health::Healthy {
+        let is_drained = depth == Some(0);
+        if (is_drained && self.room.reserved() == 0) || self.health() != Health::Healthy {
             self.room.wake_all();
+            return;
+        }
+        self.room.wake_one();
+        if is_drained {
+            self.room.wake_drained();
+        }
+    }
+
+    /// A reserved place was given back, and is counted no more. Called with no lock held.
+    pub(crate) fn tell_of_place(&self) {
+        let is_awaited = if Mutant::GiveBackWithoutLock.is_seeded() {
+            self.room.is_awaited()
         } else {
-            self.room.wake_one();
+            self.under_mark_comp(|_| self.room.is_awaited())
+        };
+        if is_awaited && !Mutant::GiveBackSilently.is_seeded() {
+            self.tell_of_room();
         }
     }
 

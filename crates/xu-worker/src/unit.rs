@@ -14,8 +14,10 @@
 //! The device is told before the worker is: staged and doorbelled, then the slot is written, then
 //! released, then the worker is woken.
 
+mod batch;
 mod follow;
 mod listen;
+mod reserve;
 mod room_future;
 mod snapshot;
 
@@ -26,9 +28,10 @@ use crate::eventfd::WorkCount;
 use crate::funnel::Funnel;
 use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
+use crate::mutant::Mutant;
 use crate::on_worker::is_worker;
 use crate::policy::PollPolicy;
-use crate::refusal::{Refusal, Refused, RefusedBatch};
+use crate::refusal::{Refusal, Refused};
 use crate::room::{Ticket, Until};
 use crate::runner::UnitRunner;
 use crate::shared::{Shared, Table};
@@ -46,7 +49,9 @@ use xu_abi::{Cursor, SeqId, Status, XuId};
 use xu_ring::queue::{NeverIssued, Observer, RingError};
 use xu_ring::spsc::CapacityError;
 
+pub use batch::Batch;
 pub use listen::AskError;
+pub use reserve::{Reservation, ReserveFuture, UnitHandle};
 pub use room_future::RoomFuture;
 pub use snapshot::QueueSnapshot;
 
@@ -232,6 +237,13 @@ impl<S: Stage> Unit<S> {
         self.parts.observer.depth()
     }
 
+    /// Places that are [reserved](Unit::try_reserve): so many requests less find room. A unit that closes or is degraded
+    /// keeps no promises, but counts them until their holders go.
+    #[must_use]
+    pub fn reserved(&self) -> u64 {
+        self.parts.shared.room.reserved()
+    }
+
     /// Whether this unit takes work.
     #[must_use]
     pub fn health(&self) -> Health {
@@ -293,39 +305,6 @@ impl<S: Stage> Unit<S> {
         })?;
         self.wake(seq, 1);
         Ok(seq)
-    }
-
-    /// As [`Unit::post`] for several requests: the worker sees them and is woken once, at the end or when `items` panics.
-    ///
-    /// Others may submit in between, and then the worker sees the beginning of the batch sooner. `items` is asked with no
-    /// lock held, and may take its time: what is accepted waits for it.
-    ///
-    /// Returns the sequence of the last request; `None` when there was none.
-    ///
-    /// # Errors
-    /// [`RefusedBatch`] says how many were accepted, why the next one was not, and has the rest.
-    pub fn post_batch<B>(&self, items: B) -> Result<Option<SeqId>, RefusedBatch<B::IntoIter>>
-    where
-        B: IntoIterator<Item = S::Item>,
-    {
-        let mut rest = items.into_iter();
-        let mut posted = Posted {
-            unit: self,
-            requests: 0,
-            last: None,
-        };
-        while let Some(item) = rest.next() {
-            let held =
-                self.through_funnel(item, |funnel, item, shared| funnel.hold(item, None, shared));
-            match held {
-                Ok(seq) => {
-                    posted.requests += 1;
-                    posted.last = Some(seq);
-                }
-                Err(refused) => return Err(RefusedBatch::new(posted.last, refused, rest)),
-            }
-        }
-        Ok(posted.last)
     }
 
     /// Refuses new requests from now on; what is queued finishes.
@@ -436,7 +415,7 @@ impl<S: Stage> Unit<S> {
             .room
             .register(ticket, cx.waker(), |announce| shared.announce(announce));
         // Look again: a release between the first look and the registration woke nobody.
-        if self.has_room() {
+        if self.has_room() && !Mutant::RoomNoSecondLook.is_seeded() {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -491,10 +470,19 @@ impl<S: Stage> Unit<S> {
     }
 
     fn has_room(&self) -> bool {
-        // A closing queue that is full says so first, so there is no hope in it yet.
-        self.health() == Health::Degraded
-            || self.depth() < self.parts.limit
-            || !self.parts.is_here()
+        let health = self.health();
+        if health == Health::Degraded || !self.parts.is_here() {
+            return true;
+        }
+        // A closing queue that is full says so first, so there is no hope in it yet; but it keeps no promises. The depth
+        // first: see `Room::reserved`.
+        let depth = self.depth();
+        let reserved = if health == Health::Healthy {
+            self.reserved()
+        } else {
+            0
+        };
+        depth.saturating_add(reserved) < self.parts.limit
     }
 
     /// Runs `submit` under the submit lock.
@@ -579,25 +567,6 @@ impl<S: Stage> Unit<S> {
 
     fn degrade(&self, status: Status, seq: Option<SeqId>, text: String) {
         self.parts.shared.degrade(Cause { status, seq, text });
-    }
-}
-
-/// What a batch has added. The worker is told when this goes: also when the caller's iterator panics, since the device
-/// knows the requests.
-struct Posted<'a, S: Stage> {
-    unit: &'a Unit<S>,
-    requests: u64,
-    last: Option<SeqId>,
-}
-
-impl<S: Stage> Drop for Posted<'_, S> {
-    fn drop(&mut self) {
-        if let Some(last) = self.last {
-            // Without a funnel the unit has gone with all that it had.
-            let _ = self.unit.with_funnel(Funnel::release_all);
-            self.unit.wake(last, self.requests);
-        }
-        self.unit.tell_if_degraded();
     }
 }
 

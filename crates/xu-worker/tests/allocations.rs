@@ -14,7 +14,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use xu_worker::Unit;
+use xu_worker::{Accepted, Unit};
 
 /// Allocations and reallocations since the program began.
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -99,6 +99,40 @@ fn post_batch(unit: &Unit<Scripted>, depth: usize) {
     }
 }
 
+/// Every place is reserved, then used.
+fn reserve_and_submit(
+    unit: &Unit<Scripted>,
+    depth: usize,
+    window: &mut VecDeque<xu_worker::Completion<scripted::Outcome>>,
+) {
+    for id in 0..REQUESTS as u64 {
+        if window.len() == depth {
+            let oldest = window.pop_front().unwrap();
+            wait(unit, oldest).unwrap();
+        }
+        let place = unit.reserve_until(Some(Instant::now() + PATIENCE)).unwrap();
+        window.push_back(place.submit(Work::short(id)).unwrap().completion);
+    }
+    for completion in window.drain(..) {
+        wait(unit, completion).unwrap();
+    }
+}
+
+fn submit_batch(
+    unit: &Unit<Scripted>,
+    depth: usize,
+    items: &mut VecDeque<Work>,
+    accepted: &mut Vec<Accepted<scripted::Outcome>>,
+) {
+    for _ in 0..REQUESTS.div_ceil(depth) {
+        items.extend((0..depth as u64).map(Work::short));
+        unit.submit_batch(items, accepted).unwrap();
+        for one in accepted.drain(..) {
+            wait(unit, one.completion).unwrap();
+        }
+    }
+}
+
 /// The fewest allocations of a round. A thread that sleeps for the first time allocates, and who does when is chance; what
 /// each request allocates is in every round.
 fn fewest_allocations(mut round: impl FnMut()) -> usize {
@@ -128,15 +162,18 @@ fn c2_no_request_allocates_in_a_steady_state() {
             let unit = &*core.units[0];
             settle_down(unit);
             let mut window = VecDeque::with_capacity(depth);
+            let (mut items, mut accepted) = (VecDeque::new(), Vec::new());
             let counts = [
                 fewest_allocations(|| submit_and_wait(unit, depth, &mut window)),
                 fewest_allocations(|| submit_and_wait_backwards(unit, depth, &mut window)),
                 fewest_allocations(|| post(unit, depth)),
                 fewest_allocations(|| post_batch(unit, depth)),
+                fewest_allocations(|| reserve_and_submit(unit, depth, &mut window)),
+                fewest_allocations(|| submit_batch(unit, depth, &mut items, &mut accepted)),
             ];
             assert_eq!(
-                counts, [0; 4],
-                "{policy:?} at depth {depth}: submit, backwards, post, batch"
+                counts, [0; 6],
+                "{policy:?} at depth {depth}: submit, backwards, post, batch, reserve, batch with outcomes"
             );
             drop(core.close().unwrap());
         }

@@ -9,6 +9,7 @@
 
 mod steered;
 
+use std::collections::VecDeque;
 use steered::{Bench, fatal, request};
 use xu_abi::Status;
 use xu_worker::eventfd::{Calls, calls_here};
@@ -59,6 +60,27 @@ fn w1_reference_pairs_batches_and_stops_too() {
         assert!(stop.completion.is_done());
     });
     assert_eq!(calls, (5, 5));
+}
+
+#[test]
+fn w1_reference_pairs_batches_with_outcomes_and_places_too() {
+    let mut bench = Bench::with_policy(8, PollPolicy::Reference);
+    let calls = counted(|| {
+        let place = bench.unit.try_reserve().unwrap();
+        drop(bench.unit.try_reserve().unwrap());
+        let mut items: VecDeque<_> = (0..9).map(request).collect();
+        let mut accepted = Vec::new();
+        let refusal = bench.unit.submit_batch(&mut items, &mut accepted);
+        assert_eq!((refusal.is_err(), accepted.len()), (true, 7));
+        place.post(request(9)).unwrap();
+        (0..8).for_each(|_| complete(&mut bench));
+        let mut batch = bench.unit.batch();
+        let _first = batch.submit(request(1)).unwrap();
+        batch.post(request(2)).unwrap();
+        batch.publish();
+        (0..2).for_each(|_| complete(&mut bench));
+    });
+    assert_eq!(calls, (10, 10));
 }
 
 #[test]
@@ -129,4 +151,21 @@ fn c1_a_sleep_costs_one_ring_however_many_submit() {
         }
     });
     assert_eq!(calls, (10, 10));
+}
+
+#[test]
+fn c1_a_batch_rings_once() {
+    let mut bench = Bench::with_policy(8, PollPolicy::Adaptive);
+    let calls = counted(|| {
+        bench.runner.announce_sleep();
+        let mut items: VecDeque<_> = (0..5).map(request).collect();
+        bench
+            .unit
+            .submit_batch(&mut items, &mut Vec::new())
+            .unwrap();
+        bench.runner.stay_awake();
+        bench.runner.answer_bell();
+        (0..5).for_each(|_| complete(&mut bench));
+    });
+    assert_eq!(calls, (1, 1));
 }

@@ -7,6 +7,9 @@
 
 mod steered;
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use steered::{Bench, request};
 use xu_abi::Status;
 use xu_worker::{PollPolicy, Progress, Runner, WorkerThread};
@@ -87,6 +90,70 @@ fn every_policy_completes_what_many_threads_submit() {
         unit.close();
         unit.drain();
         drop(worker.stop());
+    }
+}
+
+/// Threads that wait, threads that poll, and threads that change their minds share one place.
+#[test]
+fn f5_many_threads_reserve_in_a_queue_of_one() {
+    const ROUNDS: u32 = 100;
+    let Bench {
+        unit,
+        runner,
+        controls,
+        ..
+    } = Bench::with_policy(1, PollPolicy::Adaptive);
+    controls.lock().unwrap().answers = (0..6 * ROUNDS)
+        .map(|_| Progress::Done(Status::SUCCESS))
+        .collect();
+    let worker = WorkerThread::spawn("test-worker", vec![Box::new(runner)]).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let unit = &unit;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let place = if thread % 2 == 0 {
+                        unit.reserve_until(None).unwrap()
+                    } else {
+                        block_on(unit.reserve()).unwrap()
+                    };
+                    if thread % 3 == 0 {
+                        drop(place);
+                        continue;
+                    }
+                    let id = thread * 1_000 + round;
+                    let accepted = place.submit(request(id)).unwrap();
+                    assert_eq!(accepted.completion.wait(), Ok(id));
+                }
+            });
+        }
+    });
+    assert_eq!(unit.last_completed().cursor().get(), u64::from(4 * ROUNDS));
+    assert_eq!((unit.depth(), unit.reserved()), (0, 0));
+    unit.close();
+    unit.drain();
+    drop(worker.stop());
+}
+
+/// Wakes a thread.
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The smallest executor.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+        std::thread::park();
     }
 }
 

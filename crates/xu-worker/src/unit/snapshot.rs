@@ -24,6 +24,8 @@ pub struct QueueSnapshot {
     pub limit: u64,
     /// Requests that are accepted and not complete.
     pub depth: u64,
+    /// Places that are reserved, besides.
+    pub reserved: u64,
     /// Requests that were accepted.
     pub issued: u64,
     /// Requests that are complete, whatever their status.
@@ -56,6 +58,7 @@ impl<S: Stage> Unit<S> {
             health: self.health(),
             limit: self.limit(),
             depth: issued - completed,
+            reserved: self.reserved(),
             issued,
             completed,
             // It is counted just before the completion.
