@@ -40,14 +40,16 @@ pub(crate) use group::Members;
 
 use crate::error::{Refused, ScheduleError};
 use crate::logical_core::Core;
-use crate::pending::Pending;
+use crate::payload::Payload;
+use crate::pending::{Outcome, Pending};
+use crate::reserve::Place;
 use crate::tensor::{Storage, Tensor};
 use core::fmt;
 use std::sync::Arc;
 use xu_device::collectives::{Collective, Plan};
 use xu_device::elementwise::{Dtype, ReduceOp};
 use xu_device::region::Region;
-use xu_worker::Unit;
+use xu_worker::{Accepted, Unit};
 
 /// A core's queue of collectives. They run one at a time, in the order in which they were accepted.
 ///
@@ -56,7 +58,7 @@ use xu_worker::Unit;
 /// the group: the others complete with `EXEC_HW_ERR_COLLECTIVES`.
 #[derive(Clone, Debug)]
 pub struct CollectivesQueue {
-    core: Core,
+    pub(crate) core: Core,
 }
 
 /// A rank's part in a collective: checked, its scratch memory reserved, not scheduled. Dropping it is no loss to the others.
@@ -118,23 +120,48 @@ impl CollectivesQueue {
     /// # Errors
     /// [`Refused`], with the part: it was prepared for another core, or the queue takes no request now.
     pub fn schedule(&self, prepared: Prepared) -> Result<Pending<()>, Refused<Prepared>> {
-        let (runtime, core) = (self.core.runtime(), self.core.index());
-        if let Err(reason) = self
-            .core
-            .check_process(self.xu())
-            .and_then(|()| prepared.part.check_home(runtime, core))
-        {
+        self.hand_over(prepared, |part| self.unit().submit(part))
+    }
+
+    /// As [`CollectivesQueue::schedule`], but waits for a place while the queue is full.
+    ///
+    /// # Errors
+    /// As [`CollectivesQueue::schedule`], except that the queue is full.
+    pub async fn schedule_when_room(
+        &self,
+        prepared: Prepared,
+    ) -> Result<Pending<()>, Refused<Prepared>> {
+        if let Err(reason) = self.check(&prepared) {
             return Err(Refused::new(reason, prepared));
         }
-        match self.unit().submit(*prepared.part) {
-            Ok(accepted) => Ok(Pending::new(accepted)),
-            Err(refused) => Err(Refused {
+        match self.reserve().await {
+            Ok(place) => place.schedule(prepared),
+            Err(reason) => Err(Refused::new(reason, prepared)),
+        }
+    }
+
+    fn check(&self, prepared: &Prepared) -> Result<(), ScheduleError> {
+        self.core.check_process(self.xu())?;
+        let (runtime, core) = (self.core.runtime(), self.core.index());
+        prepared.part.check_home(runtime, core)
+    }
+
+    fn hand_over(
+        &self,
+        prepared: Prepared,
+        submit: impl FnOnce(Part) -> Submitted,
+    ) -> Result<Pending<()>, Refused<Prepared>> {
+        if let Err(reason) = self.check(&prepared) {
+            return Err(Refused::new(reason, prepared));
+        }
+        submit(*prepared.part)
+            .map(Pending::new)
+            .map_err(|refused| Refused {
                 reason: refused.reason.into(),
                 args: refused.item.map(|part| Prepared {
                     part: Box::new(part),
                 }),
-            }),
-        }
+            })
     }
 
     /// Schedules this core's part in an all-gather: every rank gets the inputs of all, one after the other.
@@ -203,6 +230,21 @@ impl CollectivesQueue {
 }
 
 crate::queue::queue_methods!(CollectivesQueue);
+
+/// What a unit of collectives says to a part.
+type Submitted = Result<Accepted<Outcome<Payload>>, xu_worker::Refused<Part>>;
+
+impl Place<CollectivesQueue> {
+    /// Schedules a part in this place. Never blocks, and never finds the queue full.
+    ///
+    /// # Errors
+    /// [`Refused`], with the part: it was prepared for another core, or the queue takes no request any more. The place is
+    /// given back.
+    pub fn schedule(self, prepared: Prepared) -> Result<Pending<()>, Refused<Prepared>> {
+        let queue = self.queue().clone();
+        queue.hand_over(prepared, |part| self.into_reservation().submit(part))
+    }
+}
 
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

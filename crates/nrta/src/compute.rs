@@ -14,6 +14,7 @@ use crate::error::{Refused, ScheduleError};
 use crate::logical_core::Core;
 use crate::model::LoadedModel;
 use crate::pending::{Pending, Returned};
+use crate::request::{Home, Request};
 use crate::tensor::Tensor;
 use core::time::Duration;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use xu_worker::Unit;
 /// A core's queue of executions. They run one at a time, in the order in which they were accepted.
 #[derive(Clone, Debug)]
 pub struct ComputeQueue {
-    core: Core,
+    pub(crate) core: Core,
 }
 
 /// What a finished execution reports.
@@ -73,26 +74,23 @@ impl ComputeQueue {
     /// # Errors
     /// [`Refused`]: the model was unloaded or is on another core, or the queue takes no request now.
     pub fn execute_bound(&self, bound: &Bindings) -> Result<Pending<Execution>, Refused<()>> {
-        let run = self
-            .check_home(bound.model())
-            .and_then(|()| bound.model().programs())
-            .map(|programs| Run::new(programs, Arc::clone(&bound.bound)))
+        let request = self
+            .prepare(bound)
             .map_err(|reason| Refused::new(reason, ()))?;
-        match self.unit().submit(run) {
-            Ok(accepted) => Ok(Pending::new(accepted)),
-            Err(refused) => {
-                if refused.is_full() {
-                    self.core.runtime().count_queue_full(self.core.index());
-                }
-                Err(Refused {
-                    reason: refused.reason.into(),
-                    args: refused.item.map(drop),
-                })
-            }
-        }
+        self.schedule(request).map_err(without_request)
     }
 
-    /// As [`ComputeQueue::execute`], but waits for room while the queue is full.
+    /// Checks an execution of a model on the tensors that are bound to it, to be scheduled later.
+    ///
+    /// # Errors
+    /// [`ScheduleError`]: the model was unloaded or is on another core.
+    pub fn prepare(&self, bound: &Bindings) -> Result<Request<Execution>, ScheduleError> {
+        self.check_home(bound.model())?;
+        let run = Run::new(bound.model().programs()?, Arc::clone(&bound.bound));
+        Ok(Request::new(Home::of(&self.core), run))
+    }
+
+    /// As [`ComputeQueue::execute`], but waits for a place while the queue is full.
     ///
     /// # Errors
     /// As [`ComputeQueue::execute`], except that the queue is full.
@@ -102,16 +100,13 @@ impl ComputeQueue {
         inputs: &[&Tensor],
         outputs: &[&Tensor],
     ) -> Result<Pending<Execution>, Refused<()>> {
-        loop {
-            match self
-                .execute(model, inputs, outputs)
-                .map_err(Refused::into_retry)
-            {
-                Ok(pending) => return Ok(pending),
-                Err(retry) => retry?,
-            }
-            self.room().await;
-        }
+        let prepare = || {
+            self.check_home(model)?;
+            self.prepare(&model.bind(inputs, outputs)?)
+        };
+        let request = prepare().map_err(|reason| Refused::new(reason, ()))?;
+        let scheduled = self.schedule_when_room(request).await;
+        scheduled.map_err(without_request)
     }
 
     /// Notification records that came after a fault had ended this queue: executions that ended too late. Counted while
@@ -142,3 +137,9 @@ impl ComputeQueue {
 }
 
 crate::queue::queue_methods!(ComputeQueue);
+crate::queue::schedule_methods!(ComputeQueue, [] Execution);
+
+/// The request is of no use to who has not prepared it.
+fn without_request(refused: Refused<Request<Execution>>) -> Refused<()> {
+    refused.and_then(|request| Some(drop(request)))
+}

@@ -403,6 +403,13 @@ impl<A> Refused<A> {
         }
     }
 
+    pub(crate) fn and_then<B>(self, args: impl FnOnce(A) -> Option<B>) -> Refused<B> {
+        Refused {
+            reason: self.reason,
+            args: self.args.and_then(args),
+        }
+    }
+
     pub(crate) fn new(reason: impl Into<ScheduleError>, args: A) -> Self {
         Self {
             reason: reason.into(),

@@ -63,6 +63,9 @@
 //! | [`collectives`] | all-gather, all-reduce, reduce-scatter |
 //! | [`any_queue`] | a queue of any kind, by its id |
 //! | [`pending`] | an accepted request |
+//! | [`request`] | a request that is prepared and not scheduled |
+//! | [`reserve`] | a place in a queue, before there is a request |
+//! | [`batch`] | many requests at once |
 //! | [`payload`] | host memory that requests own |
 //! | [`events`] | eventfds that are signalled |
 //! | [`completions`] | a queue's progress as a stream |
@@ -76,6 +79,7 @@
 #![forbid(unsafe_code)]
 
 pub mod any_queue;
+pub mod batch;
 pub mod bindings;
 pub mod builder;
 pub mod collectives;
@@ -91,6 +95,8 @@ pub mod model;
 pub mod payload;
 pub mod pending;
 mod queue;
+pub mod request;
+pub mod reserve;
 pub mod runtime;
 pub mod shape;
 pub mod tensor;
@@ -107,6 +113,7 @@ pub mod simulated {
 }
 
 pub use any_queue::AnyQueue;
+pub use batch::Batch;
 pub use bindings::Bindings;
 pub use builder::Builder;
 pub use collectives::{CollectivesQueue, Group, Prepared};
@@ -119,6 +126,8 @@ pub use logical_core::Core;
 pub use model::{LoadedModel, ModelInfo, TensorInfo};
 pub use payload::{Element, Source, Target, bf16, f16};
 pub use pending::{Pending, Returned};
+pub use request::{RefusedBatch, Request};
+pub use reserve::Place;
 pub use runtime::Runtime;
 pub use shape::Shape;
 pub use tensor::{Kind, Tensor, Untyped};

@@ -3,6 +3,7 @@
 //! Returned by every schedule call. Spec: `c-api.md` sections 5.3 and 5.4.
 
 use crate::error::RequestError;
+use crate::request::Scheduled;
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -20,10 +21,14 @@ pub(crate) struct Outcome<T> {
 
 /// What a request gives back. Implemented for what requests of this crate return: buffers, vectors of numbers, `()`,
 /// [`Execution`](crate::Execution). For anything else it would have no use.
+#[expect(
+    private_bounds,
+    reason = "which request a value belongs to is nobody's business"
+)]
 pub trait Returned: Sized {
     /// As the engine hands it over.
     #[doc(hidden)]
-    type Raw: Send + 'static;
+    type Raw: Scheduled;
 
     /// Out of what the engine hands over, which is of the right kind.
     #[doc(hidden)]

@@ -64,6 +64,46 @@ macro_rules! queue_methods {
                 let _ = self.unit().wait_room(None);
             }
 
+            /// A place in this queue, if there is room now. Never blocks.
+            ///
+            /// # Errors
+            /// [`ScheduleError`](crate::ScheduleError): the queue is full, which is not counted as a refused request; or it
+            /// takes no request any more.
+            pub fn try_reserve(&self) -> Result<crate::Place<Self>, crate::ScheduleError> {
+                crate::Place::now(self)
+            }
+
+            /// A future of a place in this queue: waits while the queue is full, without polling.
+            ///
+            /// Dropping it at any time leaves nothing behind.
+            ///
+            /// # Errors
+            /// [`ScheduleError`](crate::ScheduleError): the queue takes no request any more.
+            pub fn reserve(
+                &self,
+            ) -> impl Future<Output = Result<crate::Place<Self>, crate::ScheduleError>> + use<>
+            {
+                crate::Place::when_room(self)
+            }
+
+            /// Blocks until there is a place in this queue, or `deadline` has passed, which asks once; `None` waits for ever.
+            ///
+            /// # Errors
+            /// [`ScheduleError`](crate::ScheduleError): the queue is full at the deadline; this is a worker's thread, which
+            /// would wait for itself, and the queue is full; or the queue takes no request any more.
+            pub fn reserve_until(
+                &self,
+                deadline: Option<std::time::Instant>,
+            ) -> Result<crate::Place<Self>, crate::ScheduleError> {
+                crate::Place::until(self, deadline)
+            }
+
+            /// Places of this queue that are reserved.
+            #[must_use]
+            pub fn reserved(&self) -> u64 {
+                self.unit().reserved()
+            }
+
             /// The most recently accepted request; number 0 when there is none.
             #[must_use]
             pub fn last_issued(&self) -> xu_abi::SeqId {
@@ -207,3 +247,92 @@ macro_rules! queue_methods {
     };
 }
 pub(crate) use queue_methods;
+
+/// Adds scheduling of prepared requests to a queue, its places and its batches. `schedule_methods!(Queue, [generics] returned)`.
+macro_rules! schedule_methods {
+    ($queue:ident, [$($generics:tt)*] $returned:ty) => {
+        impl $queue {
+            /// Schedules a prepared request. Never blocks.
+            ///
+            /// # Errors
+            /// [`Refused`](crate::Refused), with the request: it was prepared for another core or runtime, or the queue takes
+            /// no request now.
+            pub fn schedule<$($generics)*>(
+                &self,
+                request: crate::Request<$returned>,
+            ) -> Result<crate::Pending<$returned>, crate::Refused<crate::Request<$returned>>> {
+                let unit = self.unit();
+                let scheduled = request.schedule(&self.core, unit.xu(), |item| unit.submit(item));
+                crate::batch::counted(self, scheduled)
+            }
+
+            /// As [`schedule`](Self::schedule), but waits for a place while the queue is full.
+            ///
+            /// # Errors
+            /// As [`schedule`](Self::schedule), except that the queue is full.
+            pub async fn schedule_when_room<$($generics)*>(
+                &self,
+                request: crate::Request<$returned>,
+            ) -> Result<crate::Pending<$returned>, crate::Refused<crate::Request<$returned>>> {
+                // Not after a wait.
+                if let Err(reason) = request.check(&self.core, self.xu()) {
+                    return Err(crate::Refused::new(reason, request));
+                }
+                match self.reserve().await {
+                    Ok(place) => place.schedule(request),
+                    Err(reason) => Err(crate::Refused::new(reason, request)),
+                }
+            }
+
+            /// Schedules several prepared requests under one lock and wakes the worker once: see [`batch`](crate::batch).
+            /// Their sequences follow one another. Never blocks.
+            ///
+            /// # Errors
+            /// [`RefusedBatch`](crate::RefusedBatch): what was accepted stays accepted, the rest comes back. Nothing is
+            /// accepted when one of them was prepared for another core or runtime.
+            pub fn schedule_all<$($generics)*>(
+                &self,
+                requests: impl IntoIterator<Item = crate::Request<$returned>>,
+            ) -> Result<Vec<crate::Pending<$returned>>, crate::RefusedBatch<$returned>> {
+                crate::batch::schedule_all(self, requests.into_iter().collect())
+            }
+
+            /// Begins a batch: what it takes runs when it is published. See [`batch`](crate::batch).
+            pub fn batch(&self) -> crate::Batch<'_, Self> {
+                crate::Batch::new(self)
+            }
+        }
+
+        impl crate::Place<$queue> {
+            /// Schedules a prepared request in this place. Never blocks, and never finds the queue full.
+            ///
+            /// # Errors
+            /// [`Refused`](crate::Refused), with the request: it was prepared for another core or runtime, or the queue takes
+            /// no request any more. The place is given back.
+            pub fn schedule<$($generics)*>(
+                self,
+                request: crate::Request<$returned>,
+            ) -> Result<crate::Pending<$returned>, crate::Refused<crate::Request<$returned>>> {
+                match request.check(&self.queue().core, self.xu()) {
+                    Ok(()) => request.hand_over(|item| self.into_reservation().submit(item)),
+                    Err(reason) => Err(crate::Refused::new(reason, request)),
+                }
+            }
+        }
+
+        impl crate::Batch<'_, $queue> {
+            /// Adds a prepared request. Never blocks.
+            ///
+            /// # Errors
+            /// [`Refused`](crate::Refused), with the request, as for the queue itself. What the batch has accepted stays
+            /// accepted.
+            pub fn schedule<$($generics)*>(
+                &mut self,
+                request: crate::Request<$returned>,
+            ) -> Result<crate::Pending<$returned>, crate::Refused<crate::Request<$returned>>> {
+                self.add(request)
+            }
+        }
+    };
+}
+pub(crate) use schedule_methods;

@@ -51,6 +51,7 @@ impl Runtime {
         outlived_by_device: bool,
     ) -> Self {
         let inner = Inner {
+            number: Inner::next_number(),
             workers,
             cores,
             metrics,
@@ -180,6 +181,8 @@ impl fmt::Debug for Runtime {
 /// What all handles share. The fields drop in this order: workers, units, then what they have left behind,
 /// then the device.
 pub(crate) struct Inner {
+    /// Tells the runtimes of a process apart, also when they are gone.
+    number: u64,
     workers: Workers,
     cores: Vec<CoreUnits>,
     metrics: Arc<Metrics>,
@@ -196,6 +199,17 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Different for every runtime of the process.
+    fn next_number() -> u64 {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: nothing but the number matters.
+        LAST.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(crate) fn device(&self) -> &Arc<dyn Device> {
         &self.device
     }

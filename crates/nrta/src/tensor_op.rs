@@ -1,24 +1,23 @@
 //! Tensor-op queues: move tensors and compute on them, in order, one request at a time.
 //!
-//! [`TensorOpQueue`] is the caller's side; the engine performs one chunk per look on the worker thread, so a
+//! [`TensorOpQueue`] is the caller's side, and [`Prepare`] checks what it is asked for; the engine performs one chunk per look on the worker thread, so a
 //! large transfer does not hold up the other queues of its core.
 //! Spec: `c-api.md` sections 6.1 and 6.6, `xu.md` section 4.
 
 mod engine;
+mod prepare;
 mod typed;
 
 pub(crate) use engine::{Transfer, TransferEngine, TransferStage};
+pub use prepare::Prepare;
 
-use crate::error::{Refused, ScheduleError};
+use crate::error::Refused;
 use crate::logical_core::Core;
 use crate::payload::{Element, Payload, Source, Target};
 use crate::pending::{Pending, Returned};
-use crate::tensor::{Storage, Tensor};
-use engine::{Direction, Held};
-use std::sync::Arc;
+use crate::request::Request;
+use crate::tensor::Tensor;
 use xu_device::elementwise::{Dtype, ReduceOp};
-use xu_device::region::Region;
-use xu_device::tensor_op::{InvalidOperation, Operation};
 use xu_worker::Unit;
 
 /// One of a core's two queues that move tensors and compute on them.
@@ -51,13 +50,19 @@ use xu_worker::Unit;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TensorOpQueue {
-    core: Core,
+    pub(crate) core: Core,
     index: u8,
 }
 
 impl TensorOpQueue {
     pub(crate) fn new(core: Core, index: u8) -> Self {
         Self { core, index }
+    }
+
+    /// Begins a request that is checked now and scheduled later.
+    #[must_use]
+    pub fn prepare(&self) -> Prepare<'_> {
+        Prepare::new(self)
     }
 
     /// Schedules a write of `bytes` to `tensor` at byte `offset`. Never blocks.
@@ -73,7 +78,7 @@ impl TensorOpQueue {
         offset: u64,
         bytes: B,
     ) -> Result<Pending<B>, Refused<B>> {
-        self.write_payload(tensor, offset, bytes.into_payload())
+        self.at_once(self.prepare().write(tensor, offset, bytes))
     }
 
     /// Schedules a read of as many bytes as `into` is long from `tensor` at byte `offset`. Never blocks.
@@ -88,7 +93,7 @@ impl TensorOpQueue {
         offset: u64,
         into: B,
     ) -> Result<Pending<B>, Refused<B>> {
-        self.read_payload(tensor, offset, into.into_payload())
+        self.at_once(self.prepare().read(tensor, offset, into))
     }
 
     /// As [`TensorOpQueue::write`], for numbers; `first` counts elements and not bytes.
@@ -101,8 +106,7 @@ impl TensorOpQueue {
         first: u64,
         elements: Vec<T>,
     ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
-        let offset = byte_offset::<T>(first);
-        self.write_payload(tensor, offset, T::into_payload(elements))
+        self.at_once(self.prepare().write_elements(tensor, first, elements))
     }
 
     /// As [`TensorOpQueue::read`], for numbers; `first` counts elements and not bytes.
@@ -115,8 +119,7 @@ impl TensorOpQueue {
         first: u64,
         into: Vec<T>,
     ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
-        let offset = byte_offset::<T>(first);
-        self.read_payload(tensor, offset, T::into_payload(into))
+        self.at_once(self.prepare().read_elements(tensor, first, into))
     }
 
     /// Schedules a copy of `bytes` bytes between two tensors of this core, or within one, from byte `from_offset` to byte
@@ -133,9 +136,7 @@ impl TensorOpQueue {
         to_offset: u64,
         bytes: u64,
     ) -> Result<Pending<()>, Refused<()>> {
-        self.between(from, to, |from, to| {
-            Operation::copy(from.slice(from_offset, bytes)?, to.slice(to_offset, bytes)?)
-        })
+        self.at_once(self.prepare().copy(from, from_offset, to, to_offset, bytes))
     }
 
     /// Schedules setting `bytes` bytes of `tensor` from byte `offset` on to `value`. Never blocks.
@@ -149,12 +150,7 @@ impl TensorOpQueue {
         bytes: u64,
         value: u8,
     ) -> Result<Pending<()>, Refused<()>> {
-        let transfer = self.hold(tensor).and_then(|storage| {
-            let region = storage.region().slice(offset, bytes);
-            let operation = Operation::memset(region.map_err(InvalidOperation::from)?, value)?;
-            Ok(on_device(operation, Held::One { _storage: storage }))
-        });
-        self.submit(transfer, Payload::None)
+        self.at_once(self.prepare().memset(tensor, offset, bytes, value))
     }
 
     /// Schedules a conversion of the first `elements` elements of `from` to those of `to`. Never blocks.
@@ -172,9 +168,10 @@ impl TensorOpQueue {
         to_dtype: Dtype,
         elements: u64,
     ) -> Result<Pending<()>, Refused<()>> {
-        self.between(from, to, |from, to| {
-            Operation::cast(from, from_dtype, to, to_dtype, elements)
-        })
+        self.at_once(
+            self.prepare()
+                .cast(from, from_dtype, to, to_dtype, elements),
+        )
     }
 
     /// Schedules combining the first `elements` elements of all `sources` into `to`, from the first source to the last.
@@ -193,18 +190,7 @@ impl TensorOpQueue {
         to: &Tensor,
         elements: u64,
     ) -> Result<Pending<()>, Refused<()>> {
-        let hold = || {
-            let mut storage = Vec::with_capacity(sources.len() + 1);
-            for source in sources {
-                storage.push(self.hold(source)?);
-            }
-            let regions = storage.iter().map(|storage| storage.region()).collect();
-            let target = self.hold(to)?;
-            let operation = Operation::compute(op, dtype, regions, target.region(), elements)?;
-            storage.push(target);
-            Ok(on_device(operation, Held::Many { _storage: storage }))
-        };
-        self.submit(hold(), Payload::None)
+        self.at_once(self.prepare().compute(op, dtype, sources, to, elements))
     }
 
     /// Schedules `to = a * b + c` over the first `elements` elements, rounded once. Floats only. Never blocks.
@@ -218,19 +204,10 @@ impl TensorOpQueue {
         to: &Tensor,
         elements: u64,
     ) -> Result<Pending<()>, Refused<()>> {
-        let hold = || {
-            let storage = [self.hold(a)?, self.hold(b)?, self.hold(c)?];
-            let factors = storage.each_ref().map(|storage| storage.region());
-            let target = self.hold(to)?;
-            let operation = Operation::fma(dtype, factors, target.region(), elements)?;
-            let mut storage = Vec::from(storage);
-            storage.push(target);
-            Ok(on_device(operation, Held::Many { _storage: storage }))
-        };
-        self.submit(hold(), Payload::None)
+        self.at_once(self.prepare().fma(dtype, [a, b, c], to, elements))
     }
 
-    /// As [`TensorOpQueue::write`], but waits for room while the queue is full.
+    /// As [`TensorOpQueue::write`], but waits for a place while the queue is full.
     ///
     /// # Errors
     /// As [`TensorOpQueue::write`], except that the queue is full.
@@ -238,21 +215,14 @@ impl TensorOpQueue {
         &self,
         tensor: &Tensor,
         offset: u64,
-        mut bytes: B,
+        bytes: B,
     ) -> Result<Pending<B>, Refused<B>> {
-        loop {
-            match self
-                .write(tensor, offset, bytes)
-                .map_err(Refused::into_retry)
-            {
-                Ok(pending) => return Ok(pending),
-                Err(retry) => bytes = retry?,
-            }
-            self.room().await;
-        }
+        let request = self.prepare().write(tensor, offset, bytes)?;
+        let scheduled = self.schedule_when_room(request).await;
+        scheduled.map_err(|refused| refused.and_then(Request::into_buffer))
     }
 
-    /// As [`TensorOpQueue::read`], but waits for room while the queue is full.
+    /// As [`TensorOpQueue::read`], but waits for a place while the queue is full.
     ///
     /// # Errors
     /// As [`TensorOpQueue::read`], except that the queue is full.
@@ -260,112 +230,21 @@ impl TensorOpQueue {
         &self,
         tensor: &Tensor,
         offset: u64,
-        mut into: B,
+        into: B,
     ) -> Result<Pending<B>, Refused<B>> {
-        loop {
-            match self.read(tensor, offset, into).map_err(Refused::into_retry) {
-                Ok(pending) => return Ok(pending),
-                Err(retry) => into = retry?,
-            }
-            self.room().await;
-        }
+        let request = self.prepare().read(tensor, offset, into)?;
+        let scheduled = self.schedule_when_room(request).await;
+        scheduled.map_err(|refused| refused.and_then(Request::into_buffer))
     }
 
-    fn write_payload<T: Returned<Raw = Payload>>(
+    /// Schedules what was prepared, and gives its buffer back where that is refused.
+    fn at_once<T: Returned<Raw = Payload>>(
         &self,
-        tensor: &Tensor,
-        offset: u64,
-        payload: Payload,
+        prepared: Result<Request<T>, Refused<T>>,
     ) -> Result<Pending<T>, Refused<T>> {
-        self.carry(
-            Direction::ToDevice,
-            Operation::write,
-            tensor,
-            offset,
-            payload,
-        )
-    }
-
-    fn read_payload<T: Returned<Raw = Payload>>(
-        &self,
-        tensor: &Tensor,
-        offset: u64,
-        payload: Payload,
-    ) -> Result<Pending<T>, Refused<T>> {
-        self.carry(Direction::ToHost, Operation::read, tensor, offset, payload)
-    }
-
-    /// A request that moves `payload`.
-    fn carry<T: Returned<Raw = Payload>>(
-        &self,
-        direction: Direction,
-        operation: fn(Region) -> Result<Operation, InvalidOperation>,
-        tensor: &Tensor,
-        offset: u64,
-        payload: Payload,
-    ) -> Result<Pending<T>, Refused<T>> {
-        let bytes = payload.bytes().len() as u64;
-        let transfer = self.hold(tensor).and_then(|storage| {
-            tensor.check_range(offset, bytes)?;
-            let region = storage
-                .region()
-                .slice(offset, bytes)
-                .map_err(InvalidOperation::from)?;
-            Ok(Transfer {
-                operation: Some(operation(region)?),
-                direction,
-                payload: Payload::None,
-                storage: Held::One { _storage: storage },
-            })
-        });
-        self.submit(transfer, payload)
-    }
-
-    /// A request on two tensors that moves nothing between host and device.
-    fn between(
-        &self,
-        from: &Tensor,
-        to: &Tensor,
-        operation: impl FnOnce(Region, Region) -> Result<Operation, InvalidOperation>,
-    ) -> Result<Pending<()>, Refused<()>> {
-        let hold = || {
-            let storage = [self.hold(from)?, self.hold(to)?];
-            let operation = operation(storage[0].region(), storage[1].region())?;
-            Ok(on_device(operation, Held::Two { _storage: storage }))
-        };
-        self.submit(hold(), Payload::None)
-    }
-
-    fn hold(&self, tensor: &Tensor) -> Result<Arc<Storage>, ScheduleError> {
-        self.core.check_process(self.xu())?;
-        tensor.storage_for(self.core.runtime(), self.core.index())
-    }
-
-    fn submit<T: Returned<Raw = Payload>>(
-        &self,
-        transfer: Result<Transfer, ScheduleError>,
-        payload: Payload,
-    ) -> Result<Pending<T>, Refused<T>> {
-        let refused = |reason, payload| Refused {
-            reason,
-            args: T::from_raw(payload),
-        };
-        let transfer = match transfer {
-            Ok(transfer) => Transfer {
-                payload,
-                ..transfer
-            },
-            Err(reason) => return Err(refused(reason, payload)),
-        };
-        self.unit()
-            .submit(transfer)
-            .map(Pending::new)
-            .map_err(|error| Refused {
-                reason: error.reason.into(),
-                args: error
-                    .item
-                    .and_then(|transfer| T::from_raw(transfer.payload)),
-            })
+        let unit = self.unit();
+        let scheduled = prepared?.hand_over(|item| unit.submit(item));
+        scheduled.map_err(|refused| refused.and_then(Request::into_buffer))
     }
 
     pub(crate) fn unit(&self) -> &Unit<TransferStage> {
@@ -374,17 +253,4 @@ impl TensorOpQueue {
 }
 
 crate::queue::queue_methods!(TensorOpQueue);
-
-fn on_device(operation: Operation, storage: Held) -> Transfer {
-    Transfer {
-        operation: Some(operation),
-        direction: Direction::OnDevice,
-        payload: Payload::None,
-        storage,
-    }
-}
-
-/// Beyond every tensor when it has no 64 bits.
-fn byte_offset<T>(first: u64) -> u64 {
-    first.saturating_mul(size_of::<T>() as u64)
-}
+crate::queue::schedule_methods!(TensorOpQueue, [T: Returned<Raw = Payload>] T);
