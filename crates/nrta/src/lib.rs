@@ -77,6 +77,10 @@
 //! | [`simulated`] | faults of the simulated machine, on purpose |
 //! | [`error`], [`failure`] | what can go wrong, and what to do about it |
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::result_large_err,
+    reason = "a refusal hands the request back as it is: a box would cost every request an allocation"
+)]
 
 pub mod any_queue;
 pub mod batch;
