@@ -8,7 +8,8 @@
 use lane_tests::{DIGITS, Meddler};
 use nrta::simulated::{Fault, FaultPlan, Mark, Rule, When};
 use nrta::{
-    ComputeQueue, Core, Execution, LoadedModel, Model, Pending, Refused, Runtime, SeqId, Tensor,
+    Bindings, ComputeQueue, Core, Execution, LoadedModel, Model, Pending, Refused, Runtime, SeqId,
+    Tensor,
 };
 use std::sync::Arc;
 use xu_abi::Engine;
@@ -96,6 +97,12 @@ impl Held {
         let [scores, label] = &self.outputs;
         self.compute
             .execute(&self.model, &[&self.input], &[scores, label])
+    }
+
+    /// What [`Held::execute`] executes, to be prepared.
+    pub(crate) fn bound(&self) -> Bindings {
+        let [scores, label] = &self.outputs;
+        self.model.bind(&[&self.input], &[scores, label]).unwrap()
     }
 
     /// The next execution jumps to where no memory is, and so ends without success. Its queue goes on.
