@@ -4,8 +4,11 @@
 //! accepted and failed is a [`RequestError`].
 //! Failures hand back what they were given: [`Refused`] the arguments, [`RequestError`] the buffer.
 
+use crate::claims::Busy;
+use crate::settings::Backend;
 use core::fmt;
 use std::io;
+use std::path::PathBuf;
 use xu_abi::{SeqId, Status};
 use xu_device::DeviceError;
 use xu_device::collectives::PlanError;
@@ -36,6 +39,29 @@ pub enum Error {
         value: String,
         /// What would be accepted.
         allowed: String,
+    },
+    /// There is no such device in this build.
+    #[error(
+        "the backend {backend} is not compiled in yet: use {}",
+        Backend::Simulated
+    )]
+    Backend {
+        /// What was asked for.
+        backend: Backend,
+    },
+    /// Somebody else has the cores.
+    #[error(transparent)]
+    Busy(Box<Busy>),
+    /// The directory of a host cannot be used.
+    #[error("host {directory:?}: cannot {action}")]
+    Host {
+        /// Which directory.
+        directory: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
     },
     /// The runtime has no such logical core.
     #[error("there is no core {core}: this runtime has {cores}, numbered from 0")]
@@ -122,11 +148,14 @@ impl Error {
         match self {
             Self::Config { .. }
             | Self::Variable { .. }
+            | Self::Backend { .. }
+            | Self::Host { .. }
             | Self::NoSuchCore { .. }
             | Self::NoSuchQueue { .. }
             | Self::EmptyTensor { .. }
             | Self::Group { .. }
             | Self::NoSuchTensor { .. } => Status::INVALID,
+            Self::Busy(_) => Status::FAILURE,
             Self::Closed => Status::CLOSED,
             Self::Forked => Status::UNINITIALIZED,
             Self::Model(error) => model_status(error),

@@ -57,6 +57,9 @@
 //! | [`builder`] | how to open |
 //! | [`runtime`] | what is open, and closing it |
 //! | [`environment`] | how to open, by variables |
+//! | [`settings`] | what it was opened with, and who said so |
+//! | [`claims`] | cores that processes share |
+//! | [`instance`], [`cpus`] | shapes of the simulated machine; processors of workers |
 //! | [`logical_core`] | a core: memory, models, queues |
 //! | [`tensor_op`] | write and read tensors |
 //! | [`compute`] | run models |
@@ -74,12 +77,15 @@
 #![forbid(unsafe_code)]
 
 pub mod builder;
+pub mod claims;
 pub mod collectives;
 pub mod completions;
 pub mod compute;
+pub mod cpus;
 pub mod environment;
 pub mod error;
 pub mod events;
+pub mod instance;
 mod lane;
 pub mod logical_core;
 pub mod model;
@@ -87,6 +93,8 @@ pub mod payload;
 pub mod pending;
 mod queue;
 pub mod runtime;
+pub mod settings;
+pub mod spans;
 pub mod tensor;
 pub mod tensor_op;
 #[cfg(feature = "tokio")]
@@ -97,20 +105,24 @@ pub mod watch;
 /// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`).
 pub mod simulated {
     pub use xu_abi::Engine;
-    pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
+    pub use xu_device::simulated::{Fault, FaultPlan, Injection, Mark, Rule, When};
 }
 
 pub use builder::Builder;
+pub use claims::Busy;
 pub use collectives::{CollectivesQueue, Group, Prepared};
 pub use completions::Completions;
 pub use compute::{ComputeQueue, Execution};
+pub use cpus::CpuSet;
 pub use error::{Error, Refused, RequestError, ScheduleError};
 pub use events::{EventError, Subscription};
+pub use instance::Instance;
 pub use logical_core::Core;
 pub use model::LoadedModel;
 pub use payload::{Element, Source, Target, bf16, f16};
 pub use pending::{Pending, Returned};
 pub use runtime::Runtime;
+pub use settings::{Backend, NumericalErrors, Origin, Setting, Settings};
 pub use tensor::Tensor;
 pub use tensor_op::TensorOpQueue;
 pub use wait::{WaitError, WaitFor};

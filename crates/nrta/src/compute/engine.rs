@@ -6,6 +6,7 @@ use super::Execution;
 use super::stage::{Distrust, Run};
 use crate::pending::Outcome;
 use crate::runtime::REST_LIMIT;
+use crate::settings::NumericalErrors;
 use crate::tensor::Storage;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -46,6 +47,7 @@ pub(crate) struct ComputeEngine {
     counts: Counts,
     distrust: Arc<Distrust>,
     timeout: Option<Duration>,
+    numerical_errors: NumericalErrors,
     /// Error flags of the execution at the head, by physical core.
     flags: Flags,
     /// How the execution at the head ended; `None` while it runs, and when it never ran.
@@ -65,6 +67,7 @@ impl ComputeEngine {
         device: &Arc<dyn Device>,
         tpbs: &[TpbIndex],
         timeout: Option<Duration>,
+        numerical_errors: NumericalErrors,
         counts: Counts,
         distrust: Arc<Distrust>,
     ) -> Result<Self, DeviceError> {
@@ -75,6 +78,7 @@ impl ComputeEngine {
             counts,
             distrust,
             timeout,
+            numerical_errors,
             flags: Flags::default(),
             report: None,
             detail: None,
@@ -95,6 +99,21 @@ impl ComputeEngine {
             seq: None,
             text,
         })
+    }
+
+    /// NaN in a result is an error for who wants it to be one.
+    fn judge(&self, status: Status) -> Status {
+        if status != Status::EXEC_COMPLETED_WITH_NUM_ERR {
+            return status;
+        }
+        match self.numerical_errors {
+            NumericalErrors::Critical => status,
+            NumericalErrors::Warning => {
+                tracing::warn!(%status, "an execution has produced NaN");
+                Status::SUCCESS
+            }
+            NumericalErrors::None => Status::SUCCESS,
+        }
     }
 
     /// Counts an execution that ran, once for each of its cores.
@@ -133,7 +152,7 @@ impl Engine for ComputeEngine {
             harvest::Progress::Done(report) => {
                 self.report = Some(report);
                 self.detail = self.harvester.reason().map(|reason| reason.to_string());
-                Progress::Done(report.status)
+                Progress::Done(self.judge(report.status))
             }
             harvest::Progress::Fatal(report, fault) => {
                 self.report = Some(report);
