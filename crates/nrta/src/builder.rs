@@ -17,6 +17,7 @@ use crate::instance::Instance;
 use crate::pending::Outcome;
 use crate::runtime::{CoreUnits, Opened, REST_LIMIT, Runtime};
 use crate::settings::{Backend, Choice, NumericalErrors, Settings};
+use crate::spans;
 use crate::tensor_op::{TransferEngine, TransferStage};
 use core::sync::atomic::AtomicU64;
 use core::time::Duration;
@@ -262,6 +263,12 @@ impl Builder {
     /// As [`Builder::settings`]; [`Error::Busy`] and [`Error::Host`] where processes share a host; [`Error::Device`],
     /// [`Error::Unit`], [`Error::Worker`], [`Error::Machine`].
     pub fn open(self) -> Result<Runtime, Error> {
+        let runtime = spans::opening().in_scope(|| self.open_all())?;
+        spans::opened(runtime.settings());
+        Ok(runtime)
+    }
+
+    fn open_all(self) -> Result<Runtime, Error> {
         let mut settings = self.settings()?;
         // Whatever fails from here on, the claim goes with it.
         let claim = self.claim(&mut settings)?;

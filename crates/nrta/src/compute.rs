@@ -13,6 +13,7 @@ use crate::error::{Refused, ScheduleError};
 use crate::logical_core::Core;
 use crate::model::LoadedModel;
 use crate::pending::{Pending, Returned};
+use crate::spans;
 use crate::tensor::Tensor;
 use core::time::Duration;
 use xu_worker::Unit;
@@ -63,7 +64,10 @@ impl ComputeQueue {
             .bind(model, inputs, outputs)
             .map_err(|reason| Refused::new(reason, ()))?;
         match self.unit().submit(run) {
-            Ok(accepted) => Ok(Pending::new(accepted)),
+            Ok(accepted) => {
+                spans::bound(accepted.seq, model);
+                Ok(Pending::new(accepted))
+            }
             Err(refused) => {
                 if refused.is_full() {
                     self.core.runtime().count_queue_full(self.core.index());

@@ -73,6 +73,8 @@
 //! | [`watch`] | be told when a queue closes or degrades |
 //! | [`tensor`], [`model`] | what requests use |
 //! | [`simulated`] | faults of the simulated machine, on purpose |
+//! | [`spans`] | events for `tracing` |
+//! | `exporter` | counters and gauges for the `metrics` facade (feature `metrics`) |
 //! | [`error`] | what can go wrong |
 #![forbid(unsafe_code)]
 
@@ -85,6 +87,8 @@ pub mod cpus;
 pub mod environment;
 pub mod error;
 pub mod events;
+#[cfg(feature = "metrics")]
+pub mod exporter;
 pub mod instance;
 mod lane;
 pub mod logical_core;

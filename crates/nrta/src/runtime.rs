@@ -68,6 +68,7 @@ impl Runtime {
             groups: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
             asked_for_rest: AtomicBool::new(false),
+            told_end: AtomicBool::new(false),
             outlived_by_device: opened.machine.is_none(),
             machine: HereOnly::new(opened.machine),
             device: HereOnly::new(opened.device),
@@ -112,6 +113,11 @@ impl Runtime {
             Some(machine) if self.inner.is_here() => machine.injected(),
             _ => Vec::new(),
         }
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     /// Number of logical cores.
@@ -227,6 +233,8 @@ pub(crate) struct Inner {
     outlived_by_device: bool,
     /// It was asked whether its cores are at rest.
     asked_for_rest: AtomicBool,
+    /// Its end was told.
+    told_end: AtomicBool,
     /// A machine of our own, which is the device.
     machine: HereOnly<Option<Arc<Machine>>>,
     device: HereOnly<Arc<dyn Device>>,
@@ -246,6 +254,7 @@ impl Inner {
         }
     }
 
+    #[cfg(feature = "metrics")]
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -337,7 +346,19 @@ impl Inner {
 
 /// Closes, and keeps everything that a core which does not come to rest may still touch.
 fn close(inner: &Arc<Inner>, options: &CloseOptions) -> Result<(), CloseError> {
-    inner.close(options)?;
+    inner
+        .close(options)
+        .inspect_err(|error| spans::not_closed(error))?;
+    rest(inner, options);
+    // Relaxed: told once, whoever does it.
+    if inner.is_here() && !inner.told_end.swap(true, Ordering::Relaxed) {
+        spans::closed(inner.queues());
+    }
+    Ok(())
+}
+
+/// Gives the cores back when their device is at rest. If it does not come to rest, everything stays for good.
+fn rest(inner: &Arc<Inner>, options: &CloseOptions) {
     // Asked once, however often the runtime is closed.
     let asks = inner.outlived_by_device && inner.is_here();
     if asks && !inner.asked_for_rest.swap(true, Ordering::Relaxed) {
@@ -349,13 +370,12 @@ fn close(inner: &Arc<Inner>, options: &CloseOptions) -> Result<(), CloseError> {
         ) {
             // Leaked on purpose: the device goes on, and nobody knows when it will be done with this memory.
             core::mem::forget(Arc::clone(inner));
-            return Ok(());
+            return;
         }
     }
     if inner.is_here() {
         drop(inner.claim.lock().take());
     }
-    Ok(())
 }
 
 impl Drop for Inner {

@@ -7,6 +7,7 @@ use super::stage::{Distrust, Run};
 use crate::pending::Outcome;
 use crate::runtime::REST_LIMIT;
 use crate::settings::NumericalErrors;
+use crate::spans;
 use crate::tensor::Storage;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -18,7 +19,7 @@ use xu_device::harvest::{self, Fault, Harvester, Observer, Report};
 use xu_device::metrics::{ErrorFlags, Finished, Metrics};
 use xu_device::program::Program;
 use xu_device::{Device, DeviceError};
-use xu_worker::{Cause, Engine, Progress};
+use xu_worker::{Cause, Description, Engine, Progress};
 
 /// Which error flag an error of the software sequencer raises.
 const SEQUENCER_FATAL: u8 = 8;
@@ -48,6 +49,8 @@ pub(crate) struct ComputeEngine {
     distrust: Arc<Distrust>,
     timeout: Option<Duration>,
     numerical_errors: NumericalErrors,
+    /// What the log says of the execution that was finished last.
+    description: Description,
     /// Error flags of the execution at the head, by physical core.
     flags: Flags,
     /// How the execution at the head ended; `None` while it runs, and when it never ran.
@@ -79,6 +82,7 @@ impl ComputeEngine {
             distrust,
             timeout,
             numerical_errors,
+            description: Description::default(),
             flags: Flags::default(),
             report: None,
             detail: None,
@@ -109,7 +113,7 @@ impl ComputeEngine {
         match self.numerical_errors {
             NumericalErrors::Critical => status,
             NumericalErrors::Warning => {
-                tracing::warn!(%status, "an execution has produced NaN");
+                spans::not_a_number(self.tpbs.first());
                 Status::SUCCESS
             }
             NumericalErrors::None => Status::SUCCESS,
@@ -205,6 +209,7 @@ impl Engine for ComputeEngine {
             });
         }
         let report = report.unwrap_or_default();
+        self.description.device_time = report.device_time();
         Outcome {
             status,
             detail,
@@ -213,6 +218,10 @@ impl Engine for ComputeEngine {
                 collectives_time: report.cc_time(),
             },
         }
+    }
+
+    fn describe(&self) -> Description {
+        self.description
     }
 }
 
@@ -244,20 +253,15 @@ impl Flags {
 
 impl Observer for Flags {
     fn barrier_overdue(&mut self, tpb: TpbIndex, waited: Duration) {
-        tracing::warn!(core = tpb.get(), ?waited, "a collectives barrier stands");
+        spans::barrier_overdue(tpb, waited);
     }
 
     fn debug_value(&mut self, tpb: TpbIndex, engine: DeviceEngine, value: u32) {
-        tracing::debug!(core = tpb.get(), %engine, value, "debug value");
+        spans::debug_value(tpb, engine, value);
     }
 
     fn device_error(&mut self, tpb: TpbIndex, kind: ErrorKind, mask: u16) {
-        tracing::warn!(
-            core = tpb.get(),
-            ?kind,
-            mask,
-            "the device reported an error"
-        );
+        spans::device_error(tpb, kind, mask);
         let place = usize::from(tpb.get().wrapping_sub(self.first.get()));
         if kind == ErrorKind::SoftwareSequencer
             && let Some(flags) = self.by_core.get_mut(place)

@@ -47,6 +47,10 @@ impl Builder {
                 backend: backend.value,
             });
         }
+        if let Some(cores) = self.cores.told() {
+            let is_good = (1..=MAX_CORES).contains(cores);
+            check("cores", &wide(&self.cores.or(0)), is_good, "1 to 256")?;
+        }
         let tpbs_per_core = self.settle_tpbs_per_core()?;
         let (devices, tpbs) = self.settle_machine(tpbs_per_core.value)?;
         let total = tpbs.value / tpbs_per_core.value;
