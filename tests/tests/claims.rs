@@ -246,6 +246,30 @@ fn p4_runtimes_of_one_process_share_no_core_and_end_no_claim_of_each_other() {
 }
 
 #[test]
+fn p4_a_runtime_that_could_not_be_closed_keeps_its_cores() {
+    let host = Host::new("overdue");
+    let engine = nrta::simulated::Engine::Pe;
+    let fault = Fault::HangEngine { engine };
+    let when = When::default();
+    let plan = FaultPlan {
+        rules: vec![Rule { when, fault }],
+    };
+    let builder = host.builder().simulated_faults(plan).exec_timeout(None);
+    let runtime = builder.open().unwrap();
+    let core = runtime.core(0).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits/model.xum");
+    let model = core.load(&nrta::Model::open(path).unwrap(), 1).unwrap();
+    let image = model.allocate_input(0).unwrap();
+    let outputs = [0, 1].map(|index| model.allocate_output(index).unwrap());
+    let queue = core.compute();
+    let hangs = queue.execute(&model, &[&image], &[&outputs[0], &outputs[1]]);
+    hangs.unwrap().detach();
+    assert!(runtime.close_within(std::time::Duration::ZERO).is_err());
+    assert_eq!(pid_of(&busy(host.open(0, 1))), Some(std::process::id()));
+    // The process will end with a lane that hangs, which closes nothing.
+}
+
+#[test]
 fn p4_cores_are_claimed_by_their_physical_ones() {
     let host = Host::new("pairs");
     let pair = host

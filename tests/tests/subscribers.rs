@@ -7,7 +7,7 @@
 )]
 
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use nrta::simulated::{Fault, FaultPlan, Rule, When};
 use nrta::{Builder, Core, Error, Health, LoadedModel, Model, Runtime, Tensor};
 use std::collections::BTreeMap;
@@ -261,6 +261,33 @@ fn memory_that_is_exhausted_is_told_unless_nobody_wants_it() {
         assert_eq!(told.len(), warnings);
         assert!(told[0].field("error").contains("free"));
     }
+}
+
+#[test]
+fn closing_says_what_it_waits_for_as_often_as_it_was_told_to() {
+    static WAITS: AtomicBool = AtomicBool::new(false);
+    /// A slow log: the worker is in it until closing has said what it waits for.
+    fn hold_the_worker(told: &Told) {
+        match told.name {
+            "nrta.close_waits" => WAITS.store(true, Ordering::Release),
+            "nrta.completed" => {
+                while !WAITS.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            }
+            _ => {}
+        }
+    }
+    let _one = alone(Some(hold_the_worker));
+    let lane = Lane::open(Runtime::builder().close_warn_every(Duration::from_millis(1)));
+    let queue = lane.core.tensor_op(0).unwrap();
+    for _ in 0..2 {
+        queue.write(&lane.image, 0, vec![0; 64]).unwrap().detach();
+    }
+    lane.runtime.close();
+    let waits = &told("nrta.close_waits")[0];
+    assert_eq!((waits.level, waits.field("depth")), (Level::WARN, "1"));
+    assert_eq!(waits.field("xu"), queue.xu().to_string());
 }
 
 #[test]
