@@ -318,6 +318,8 @@ fn p4_a_forked_child_gives_nothing_back_and_has_nothing() {
     let other = Other::open(&host, &[(VISIBLE, "0")]);
     assert!(!other.has_cores(), "{}", other.answer);
     other.close();
+    // What is said of the holder is still there, too.
+    assert!(busy(host.open(0, 1)).holder.unwrap().about.is_some());
     drop(handle);
     assert!(host.open(0, 1).is_ok());
 }
