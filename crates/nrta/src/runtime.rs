@@ -346,9 +346,7 @@ impl Inner {
 
 /// Closes, and keeps everything that a core which does not come to rest may still touch.
 fn close(inner: &Arc<Inner>, options: &CloseOptions) -> Result<(), CloseError> {
-    inner
-        .close(options)
-        .inspect_err(|error| spans::not_closed(error))?;
+    inner.close(options).inspect_err(spans::not_closed)?;
     rest(inner, options);
     // Relaxed: told once, whoever does it.
     if inner.is_here() && !inner.told_end.swap(true, Ordering::Relaxed) {

@@ -39,8 +39,8 @@ use tracing::{Level, Span, debug, info, info_span, trace, warn};
 use xu_abi::record::ErrorKind;
 use xu_abi::{Engine, SeqId, Status, TpbIndex};
 use xu_device::DeviceError;
-use xu_worker::QueueSnapshot;
 use xu_worker::trace::guarded;
+use xu_worker::{CloseError, QueueSnapshot};
 
 /// Around everything that opening says.
 pub(crate) fn opening() -> Span {
@@ -65,7 +65,7 @@ pub(crate) fn closed(queues: impl Iterator<Item = QueueSnapshot>) {
     });
 }
 
-pub(crate) fn not_closed(error: &impl Display) {
+pub(crate) fn not_closed(error: &CloseError) {
     guarded(|| {
         warn!(name: "nrta.not_closed", target: "nrta::runtime", %error, "not closed");
     });

@@ -102,7 +102,9 @@ fn short(text: &str) -> String {
 pub(super) fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     // Whole cycles of 400 years first, so that what remains is short whatever a record says.
     let mut year = 1970 + 400 * (days / 146_097);
     days %= 146_097;

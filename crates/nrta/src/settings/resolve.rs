@@ -145,7 +145,7 @@ impl Builder {
         let is_one_core = tpbs.value >= tpbs_per_core;
         let allowed = "at least 2, for one logical core of two physical ones";
         check("simulated_tpbs", &wide(&tpbs), is_one_core, allowed)?;
-        let divides = |devices: u32| devices > 0 && tpbs.value % devices == 0;
+        let divides = |devices: u32| devices > 0 && tpbs.value.is_multiple_of(devices);
         let devices = self
             .devices
             .said()
