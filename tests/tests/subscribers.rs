@@ -135,6 +135,19 @@ impl Lane {
         }
     }
 
+    /// Nothing more is told of the environment.
+    fn use_and_close(runtime: Runtime) {
+        let core = runtime.core(0).unwrap();
+        let tensor = core.allocate(64).unwrap();
+        let queue = core.tensor_op(0).unwrap();
+        queue
+            .write(&tensor, 0, vec![0; 64])
+            .unwrap()
+            .wait()
+            .unwrap();
+        runtime.close();
+    }
+
     fn execute(&self) -> Result<nrta::Pending<nrta::Execution>, nrta::Refused<()>> {
         let outputs = [&self.outputs[0], &self.outputs[1]];
         let queue = self.core.compute();
@@ -261,6 +274,60 @@ fn memory_that_is_exhausted_is_told_unless_nobody_wants_it() {
         assert_eq!(told.len(), warnings);
         assert!(told[0].field("error").contains("free"));
     }
+}
+
+/// Rules P7 and P8: once for each opening that finds one, and only then.
+#[test]
+fn variables_without_effect_and_values_that_are_adjusted_are_told_once() {
+    let read = |variables: &[(&str, &str)]| {
+        lock(&COLLECTOR.told).clear();
+        let given = |name: &str| {
+            let found = variables.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| value.into())
+        };
+        let runtime = Builder::from_variables(given).unwrap().open().unwrap();
+        Lane::use_and_close(runtime);
+        ["nrta.removed", "nrta.adjusted", "nrta.no_effect"].map(told)
+    };
+    let _one = alone(None);
+    let removed = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS";
+    for (value, warnings) in [("0", 0), ("", 0), ("64", 1), ("many", 1)] {
+        let [told, adjusted, no_effect] = read(&[(removed, value)]);
+        assert_eq!(told.len(), warnings, "{value}");
+        assert!(adjusted.is_empty() && no_effect.is_empty());
+        if let Some(told) = told.first() {
+            assert_eq!((told.level, told.field("variable")), (Level::WARN, removed));
+            assert!(told.field("instead").contains("nrta_execute_schedule"));
+        }
+    }
+    let [removed, adjusted, no_effect] = read(&[
+        ("NEURON_RT_LOG_LEVEL", "TRACE"),
+        ("NEURON_RT_VALIDATE_HASH", "1"),
+        ("NEURON_RT_MAP_HBM", "1"),
+        ("NEURON_RT_XU_COMPUTE_MAX_QUEUED_REQUESTS", "0"),
+        ("NEURON_RT_EXEC_TIMEOUT", "30"),
+        ("NEURON_RT_LOW_LATENCY_TASKS_CPU_AFFINITY", "x"),
+        ("SOMETHING_ELSE", "1"),
+    ]);
+    assert!(removed.is_empty());
+    let names: Vec<_> = adjusted.iter().map(|told| told.field("variable")).collect();
+    let expected = [
+        "NEURON_RT_XU_COMPUTE_MAX_QUEUED_REQUESTS",
+        "NEURON_RT_LOW_LATENCY_TASKS_CPU_AFFINITY",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(
+        (adjusted[0].field("given"), adjusted[0].field("used")),
+        ("0", "8")
+    );
+    let whys: Vec<_> = no_effect.iter().map(|told| told.field("why")).collect();
+    let [always, unknown, log] = [
+        "it is always done",
+        "it is not implemented",
+        "it is for the log of the C interface",
+    ];
+    assert_eq!(whys, [always, unknown, log]);
+    assert!(no_effect.iter().all(|told| told.level == Level::INFO));
 }
 
 #[test]

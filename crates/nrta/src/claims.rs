@@ -175,7 +175,10 @@ impl Claim {
         let record = Record::of_this_process(tag);
         for tpb in claim.tpbs.clone() {
             if let Err(error) = record.write(&directory, tpb) {
-                tracing::warn!(tpb, %error, "cannot say who has this core");
+                tracing::warn!(
+                    name: "nrta.holder_unknown", target: "nrta::runtime",
+                    tpb, %error, "cannot say who has this core"
+                );
             }
         }
         Ok(claim)

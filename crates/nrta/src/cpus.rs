@@ -94,7 +94,7 @@ pub(crate) fn starting_on<T: Send>(cpus: Option<&CpuSet>, spawn: impl FnOnce() -
         return spawn();
     };
     let Some(allowed) = cpus.allowed() else {
-        tracing::warn!(%cpus, "this process may use none of these processors: workers are not bound");
+        not_bound(cpus, "this process may use none of these processors");
         return spawn();
     };
     let mut spawn = Some(spawn);
@@ -112,12 +112,19 @@ pub(crate) fn starting_on<T: Send>(cpus: Option<&CpuSet>, spawn: impl FnOnce() -
     match (bound, spawn) {
         (Some(spawned), _) => spawned,
         (None, Some(spawn)) => {
-            tracing::warn!(%cpus, "workers could not be bound to these processors");
+            not_bound(cpus, "refused by the system");
             spawn()
         }
         // PANIC: `spawn` was taken by the thread that has returned what it gave.
         (None, None) => unreachable!("a start that was made has given nothing"),
     }
+}
+
+fn not_bound(cpus: &CpuSet, why: &str) {
+    tracing::warn!(
+        name: "nrta.workers_not_bound", target: "nrta::runtime",
+        %cpus, why, "workers are not bound to processors"
+    );
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ const IMPLEMENTED: [&str; 20] = [
     SIM_FAULTS,
 ];
 
-/// Variables that were removed, what makes them matter, and what came instead.
+/// Variables that were removed, and what came instead.
 const REMOVED: [(&str, &str); 3] = [
     (
         "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS",
@@ -229,7 +229,10 @@ fn tpbs_per_core(given: &Given) -> Result<Option<Setting<u32>>, Error> {
         && newer.value != older.value
     {
         let (variable, given, used) = (VIRTUAL_CORE_SIZE, older.value, newer.value);
-        tracing::warn!(variable, given, used, "overruled by {LOGICAL_NC_CONFIG}");
+        tracing::warn!(
+            name: "nrta.adjusted", target: "nrta::environment",
+            variable, given, used, "overruled by {LOGICAL_NC_CONFIG}"
+        );
     }
     Ok(newer.or(older))
 }
@@ -290,22 +293,27 @@ fn report_others(given: &Given) {
             // Zero asked for nothing.
             if text.parse() != Ok(0u64) {
                 tracing::warn!(
-                    variable = name,
-                    given = text,
-                    instead,
-                    "was removed and has no effect"
+                    name: "nrta.removed", target: "nrta::environment",
+                    variable = name, given = text, instead, "was removed and has no effect"
                 );
             }
-        } else if ALWAYS.contains(&name) {
-            tracing::info!(variable = name, "has no effect here: it is always done");
-        } else if name.starts_with("NEURON_RT_LOG_") {
-            tracing::info!(
-                variable = name,
-                "has no effect here: it is for the log of the C interface"
-            );
         } else if !IMPLEMENTED.contains(&name) {
-            tracing::info!(variable = name, "has no effect here");
+            let why = why_without_effect(name);
+            tracing::info!(
+                name: "nrta.no_effect", target: "nrta::environment",
+                variable = name, why, "has no effect here"
+            );
         }
+    }
+}
+
+fn why_without_effect(name: &str) -> &'static str {
+    if ALWAYS.contains(&name) {
+        "it is always done"
+    } else if name.starts_with("NEURON_RT_LOG_") {
+        "it is for the log of the C interface"
+    } else {
+        "it is not implemented"
     }
 }
 

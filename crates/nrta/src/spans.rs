@@ -10,6 +10,11 @@
 //! | `nrta.closed` | INFO | `nrta::runtime` | `completed`, `failed`: requests of all queues |
 //! | `nrta.not_closed` | WARN | `nrta::runtime` | `error` |
 //! | `nrta.close_waits` | WARN | `nrta::runtime` | `xu`, `depth`, `oldest` |
+//! | `nrta.adjusted` | WARN | `nrta::environment` | `variable`, `given`, `used` |
+//! | `nrta.removed` | WARN | `nrta::environment` | `variable`, `given`, `instead` |
+//! | `nrta.no_effect` | INFO | `nrta::environment` | `variable`, `why` |
+//! | `nrta.workers_not_bound` | WARN | `nrta::runtime` | `cpus`, `why` |
+//! | `nrta.holder_unknown` | WARN | `nrta::runtime` | `tpb`, `error`: others will not learn who has the core |
 //! | `nrta.accepted` | TRACE | `nrta::request` | `call`, `xu`, `core`, `seq`, `requests` (of a batch, of which `seq` is the last) |
 //! | `nrta.bound` | TRACE | `nrta::request` | `xu`, `core`, `seq`, `model`, `batch`: what an accepted execution runs |
 //! | `nrta.completed` | TRACE, WARN, DEBUG | `nrta::request` | `call`, `xu`, `core`, `seq`, `status`, `device_ns` |

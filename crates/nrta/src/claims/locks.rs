@@ -8,7 +8,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The open file, and which one it is.
@@ -31,12 +31,13 @@ impl HostFile {
 
     /// Makes it when it is not there. The directory has to be.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        // Closed on exec, as all files of the standard library.
+        // Closed on exec, as all files of the standard library. A link in its place would be somebody's trap.
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .custom_flags(libc::O_NOFOLLOW)
             .open(path)?;
         let metadata = file.metadata()?;
         Ok(Self {

@@ -7,7 +7,7 @@ use super::About;
 use core::time::Duration;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,7 +49,13 @@ impl Record {
         let text = json!({
             "pid": self.pid, "command": self.command, "tag": self.tag, "since": self.since,
         });
-        fs::write(&beside, text.to_string())?;
+        // What is in the way was left by a dead process of this number, or is a trap: a link is not followed.
+        let _ = fs::remove_file(&beside);
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&beside)?;
+        file.write_all(text.to_string().as_bytes())?;
         fs::rename(&beside, &path)
     }
 

@@ -98,6 +98,7 @@ impl Given {
         if adjusted {
             let allowed = env::named(name).map(|variable| variable.domain.to_string());
             tracing::warn!(
+                name: "nrta.adjusted", target: "nrta::environment",
                 variable = name,
                 given = text,
                 used = "the default",
@@ -134,7 +135,10 @@ impl Given {
         let adjusted = number != Some(used);
         if adjusted {
             let allowed = variable.domain;
-            tracing::warn!(variable = name, given = text, used, %allowed, "value adjusted");
+            tracing::warn!(
+                name: "nrta.adjusted", target: "nrta::environment",
+                variable = name, given = text, used, %allowed, "value adjusted"
+            );
         }
         Some(setting(name, text, used, adjusted))
     }
