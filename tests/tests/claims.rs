@@ -349,6 +349,20 @@ fn p4_what_is_said_of_a_holder_may_be_damaged_or_of_somebody_else() {
 }
 
 #[test]
+fn p1_a_program_that_is_started_has_no_descriptor_of_the_host() {
+    let host = Host::new("exec");
+    let runtime = host.open(0, 1).unwrap();
+    let list = Command::new("ls")
+        .args(["-l", "/proc/self/fd"])
+        .output()
+        .unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert!(list.contains("/dev/null"), "{list}");
+    assert!(!list.contains(host.0.to_str().unwrap()), "{list}");
+    runtime.close();
+}
+
+#[test]
 fn p4_a_directory_that_cannot_be_used_is_named() {
     let host = Host::new("unusable");
     let file = host.0.join("file");

@@ -385,6 +385,30 @@ fn devices_share_the_cores_evenly() {
 }
 
 #[test]
+fn a_device_of_the_callers_has_its_own_shape() {
+    use xu_device::simulated::{Machine, MachineConfig};
+    let config = MachineConfig {
+        arch: 3,
+        tpbs: 4,
+        ..MachineConfig::default()
+    };
+    let machine = Machine::start(config).unwrap();
+    // What is said of a simulated machine has no effect; what is said of cores has.
+    let given = [(SIM, "64"), (VISIBLE, "1")];
+    let runtime = builder(&given)
+        .unwrap()
+        .device(machine.clone())
+        .open()
+        .unwrap();
+    let settings = runtime.settings();
+    assert_eq!((settings.tpbs.value, settings.tpbs_per_core.value), (4, 2));
+    assert_eq!((settings.first_core.value, settings.cores.value), (1, 1));
+    runtime.close();
+    let beyond = builder(&[(VISIBLE, "2")]).unwrap().device(machine);
+    assert!(matches!(beyond.settings(), Err(Error::Variable { .. })));
+}
+
+#[test]
 fn a_backend_that_is_not_built_is_an_error_that_says_so() {
     for builder in [
         builder(&[("NRTA_BACKEND", "real-driver")]).unwrap(),

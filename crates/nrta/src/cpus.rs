@@ -7,6 +7,7 @@
 use core::fmt;
 use nix::sched::{self, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+use std::collections::BTreeSet;
 use std::thread;
 
 /// Highest number of a processor that can be named, plus one.
@@ -20,11 +21,9 @@ impl CpuSet {
     /// These processors. `None` for none, and for a number of 1024 or above.
     #[must_use]
     pub fn new(cpus: impl IntoIterator<Item = usize>) -> Option<Self> {
-        let mut cpus: Vec<usize> = cpus.into_iter().take(MOST * MOST).collect();
-        cpus.sort_unstable();
-        cpus.dedup();
+        let cpus: BTreeSet<usize> = cpus.into_iter().collect();
         let is_good = cpus.last().is_some_and(|last| *last < MOST);
-        is_good.then_some(Self(cpus))
+        is_good.then(|| Self(cpus.into_iter().collect()))
     }
 
     /// A list such as `0-3,8`. `None` when it is none.

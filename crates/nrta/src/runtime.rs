@@ -101,6 +101,14 @@ impl Runtime {
 
     /// Every queue of every core at one moment each, as [`ComputeQueue::snapshot`](crate::ComputeQueue::snapshot) has it: by core,
     /// and there compute, collectives, tensor operations 0 and 1.
+    ///
+    /// ```
+    /// let runtime = nrta::Runtime::builder().cores(2).open()?;
+    /// assert_eq!(runtime.queues().count(), 8);
+    /// let failed: u64 = runtime.queues().map(|queue| queue.failed).sum();
+    /// assert_eq!(failed, 0);
+    /// # Ok::<(), nrta::Error>(())
+    /// ```
     pub fn queues(&self) -> impl Iterator<Item = QueueSnapshot> + '_ {
         self.inner.queues()
     }
