@@ -4,7 +4,7 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use nrta::{Builder, Error, Runtime, Status};
+use nrta::{Backend, Builder, Error, Instance, NumericalErrors, Origin, Runtime, Settings, Status};
 use std::ffi::OsString;
 
 fn builder(variables: &[(&str, &str)]) -> Result<Builder, Error> {
@@ -14,6 +14,10 @@ fn builder(variables: &[(&str, &str)]) -> Result<Builder, Error> {
     })
 }
 
+fn settings(variables: &[(&str, &str)]) -> Result<Settings, Error> {
+    builder(variables)?.settings()
+}
+
 fn open(variables: &[(&str, &str)]) -> Runtime {
     builder(variables).unwrap().open().unwrap()
 }
@@ -21,7 +25,7 @@ fn open(variables: &[(&str, &str)]) -> Runtime {
 /// The error names the variable, its value, and what is allowed.
 #[track_caller]
 fn assert_refused(variables: &[(&str, &str)], name: &str, allowed: &str) {
-    let error = builder(variables).unwrap_err();
+    let error = settings(variables).unwrap_err();
     let Error::Variable {
         variable, value, ..
     } = &error
@@ -57,8 +61,9 @@ fn a_number_of_cores_is_taken_from_the_first() {
     for (value, cores) in [("0", 4), ("1", 1), (" 4 ", 4)] {
         assert_eq!(open(&[(SIM, "4"), (NUM, value)]).cores(), cores);
     }
-    for value in ["5", "-1", "two", "1x", "+1", "18446744073709551616"] {
-        assert_refused(&[(SIM, "4"), (NUM, value)], NUM, "from 0 to 4");
+    assert_refused(&[(SIM, "4"), (NUM, "5")], NUM, "from 0 to 4");
+    for value in ["-1", "two", "1x", "+1", "18446744073709551616"] {
+        assert_refused(&[(SIM, "4"), (NUM, value)], NUM, "from 0 to");
     }
 }
 
@@ -73,9 +78,10 @@ fn visible_cores_are_consecutive_and_increasing() {
     }
     // The number of cores is ignored beside it.
     assert_eq!(open(&[(SIM, "6"), (VISIBLE, "1-2"), (NUM, "5")]).cores(), 2);
+    for value in ["6", "0-6", "3,4-6", "4294967294"] {
+        assert_refused(&[(SIM, "6"), (VISIBLE, value)], VISIBLE, "from 0 to 5");
+    }
     let bad = [
-        "6",
-        "0-6",
         "3,5,6",
         "2,1",
         "1,1",
@@ -89,7 +95,11 @@ fn visible_cores_are_consecutive_and_increasing() {
         "4294967295",
     ];
     for value in bad {
-        assert_refused(&[(SIM, "6"), (VISIBLE, value)], VISIBLE, "from 0 to 5");
+        assert_refused(
+            &[(SIM, "6"), (VISIBLE, value)],
+            VISIBLE,
+            "consecutive cores",
+        );
     }
 }
 
@@ -148,11 +158,7 @@ fn the_shape_of_the_machine_is_strict() {
     let core = runtime.core(0).unwrap();
     assert!(core.allocate(1 << 20).is_ok());
     assert!(core.allocate(2 << 20).is_err());
-    assert_refused(
-        &[("NRTA_BACKEND", "real-driver")],
-        "NRTA_BACKEND",
-        "simulated",
-    );
+    assert_refused(&[("NRTA_BACKEND", "gpu")], "NRTA_BACKEND", "simulated");
     assert!(builder(&[("NRTA_BACKEND", "simulated")]).is_ok());
 }
 
@@ -234,4 +240,260 @@ fn cores_beyond_the_machine_are_refused_by_the_builder() {
             .open()
             .is_err()
     );
+}
+
+/// Rows that are supported in full and concern this crate: default, lowest, highest, below, above, not a number, empty.
+/// `=` is the default. For those that are strict the others are in tests of their own, above.
+#[test]
+fn every_tuned_row_at_its_limits_and_beyond() {
+    const TIMEOUT: &str = "NEURON_RT_EXEC_TIMEOUT";
+    const WARN: &str = "NRTA_CLOSE_WARN_SECS";
+    const POLICY: &str = "NRTA_POLL_POLICY";
+    const MEMORY: &str = "NEURON_RT_ENABLE_DEVICE_MEMORY_OOM_LOG";
+    // Variable, field, given, used, whether that is an adjustment.
+    let rows = [
+        (QUEUED, "compute_limit", "1", "1", false),
+        (QUEUED, "compute_limit", "63", "63", false),
+        (QUEUED, "compute_limit", "0", "=", true),
+        (QUEUED, "compute_limit", "64", "63", true),
+        (QUEUED, "compute_limit", "many", "=", true),
+        (TIMEOUT, "exec_timeout", "0", "none", false),
+        (TIMEOUT, "exec_timeout", "1", "1s", false),
+        (TIMEOUT, "exec_timeout", "2147483647", "2147483647s", false),
+        (TIMEOUT, "exec_timeout", "2147483648", "2147483647s", true),
+        (TIMEOUT, "exec_timeout", "-1", "=", true),
+        (TIMEOUT, "exec_timeout", "30s", "=", true),
+        (TIMEOUT, "exec_timeout", "99999999999999999999", "=", true),
+        (WARN, "close_warn_every", "1", "1s", false),
+        (
+            WARN,
+            "close_warn_every",
+            "18446744073709551615",
+            "18446744073709551615s",
+            false,
+        ),
+        (WARN, "close_warn_every", "0", "=", true),
+        (WARN, "close_warn_every", "18446744073709551616", "=", true),
+        (WARN, "close_warn_every", "soon", "=", true),
+        (POLICY, "poll_policy", "adaptive", "adaptive", false),
+        (POLICY, "poll_policy", "reference", "reference", false),
+        (POLICY, "poll_policy", "busy", "busy", false),
+        (POLICY, "poll_policy", "eager", "=", true),
+        (MEMORY, "log_out_of_memory", "0", "false", false),
+        (MEMORY, "log_out_of_memory", "Off", "false", false),
+        (MEMORY, "log_out_of_memory", "YES", "true", false),
+        (MEMORY, "log_out_of_memory", "2", "=", true),
+    ];
+    let defaults = settings(&[]).unwrap();
+    for (variable, field, given, used, is_adjusted) in rows {
+        let default = row(&defaults, field).0;
+        for blank in ["", "  "] {
+            let empty = settings(&[(variable, blank)]).unwrap();
+            assert_eq!(row(&empty, field), (default.clone(), Origin::Default));
+        }
+        let found = settings(&[(variable, &format!(" {given} "))]).unwrap();
+        let used = if used == "=" {
+            default
+        } else {
+            used.to_owned()
+        };
+        let origin = Origin::Environment {
+            variable,
+            given: given.to_owned(),
+            adjusted: is_adjusted,
+        };
+        assert_eq!(row(&found, field), (used, origin), "{variable} {given}");
+    }
+}
+
+fn row(settings: &Settings, field: &str) -> (String, Origin) {
+    let rows = settings.rows();
+    let row = rows.iter().find(|row| row.name == field).unwrap();
+    (row.value.clone(), row.origin.clone())
+}
+
+#[test]
+fn booleans_are_four_words_each_in_any_case() {
+    let value = |text: &str| {
+        let settings = settings(&[("NEURON_FAIL_ON_NAN", text), (NAN, "none")]).unwrap();
+        settings.numerical_errors.value
+    };
+    for text in ["1", "true", "TRUE", "yes", "On"] {
+        assert_eq!(value(text), NumericalErrors::Critical, "{text}");
+    }
+    for text in ["0", "false", "no", "OFF", "maybe", ""] {
+        assert_eq!(value(text), NumericalErrors::None, "{text}");
+    }
+}
+
+const NAN: &str = "NEURON_RT_NUMERICAL_ERRORS_VERBOSITY";
+
+#[test]
+fn nan_is_an_error_for_who_wants_it_to_be_one() {
+    for (value, status) in [
+        ("none", Status::SUCCESS),
+        ("warning", Status::SUCCESS),
+        ("critical", Status::EXEC_COMPLETED_WITH_NUM_ERR),
+        ("shout", Status::EXEC_COMPLETED_WITH_NUM_ERR),
+    ] {
+        let faults = r#"{ "rules": [{ "fault": "numerical", "when": {} }] }"#;
+        let runtime = open(&[(NAN, value), ("NRTA_SIM_FAULTS", faults)]);
+        let core = runtime.core(0).unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits/model.xum");
+        let model = core.load(&nrta::Model::open(path).unwrap(), 1).unwrap();
+        let image = model.allocate_input(0).unwrap();
+        let outputs = [0, 1].map(|index| model.allocate_output(index).unwrap());
+        let queue = core.compute();
+        let pending = queue.execute(&model, &[&image], &[&outputs[0], &outputs[1]]);
+        let ended = pending.unwrap().wait();
+        let ended = ended.map_or_else(|error| error.status, |_| Status::SUCCESS);
+        assert_eq!(ended, status, "{value}");
+        assert_eq!(runtime.simulated_faults_fired().len(), 1);
+    }
+}
+
+#[test]
+fn an_instance_gives_the_machine_its_shape() {
+    const INSTANCE: &str = "NEURON_RT_FAKE_INSTANCE_TYPE";
+    for instance in Instance::all() {
+        let name = instance.name().to_uppercase();
+        let found = settings(&[(INSTANCE, &name)]).unwrap();
+        assert_eq!(found.tpbs.value, instance.tpbs());
+        assert_eq!(found.devices.value, instance.devices());
+        assert_eq!(found.tpbs_per_core.value, u32::from(instance.arch()) - 1);
+        let cores = instance.tpbs() / found.tpbs_per_core.value;
+        assert_eq!((found.first_core.value, found.cores.value), (0, cores));
+    }
+    let trn2 = (INSTANCE, "trn2.3xlarge");
+    assert_eq!(open(&[trn2]).cores(), 4);
+    assert_eq!(open(&[trn2, (CONFIG, "1")]).cores(), 8);
+    assert_eq!(open(&[trn2, (SIM, "6")]).cores(), 3);
+    assert_refused(&[(INSTANCE, "trn9.huge")], INSTANCE, "trn2.48xlarge");
+}
+
+#[test]
+fn devices_share_the_cores_evenly() {
+    const DEVICES: &str = "NRTA_SIM_DEVICES";
+    for (devices, ok) in [("1", true), ("2", true), ("6", true)] {
+        let found = settings(&[(SIM, "6"), (DEVICES, devices)]);
+        assert_eq!(found.is_ok(), ok);
+    }
+    assert_refused(&[(SIM, "6"), (DEVICES, "4")], DEVICES, "evenly");
+    for value in ["0", "257", "two", "-1"] {
+        assert_refused(&[(SIM, "6"), (DEVICES, value)], DEVICES, "from 1 to 256");
+    }
+}
+
+#[test]
+fn a_device_of_the_callers_has_its_own_shape() {
+    use xu_device::simulated::{Machine, MachineConfig};
+    let config = MachineConfig {
+        arch: 3,
+        tpbs: 4,
+        ..MachineConfig::default()
+    };
+    let machine = Machine::start(config).unwrap();
+    // What is said of a simulated machine has no effect; what is said of cores has.
+    let given = [(SIM, "64"), (VISIBLE, "1")];
+    let runtime = builder(&given)
+        .unwrap()
+        .device(machine.clone())
+        .open()
+        .unwrap();
+    let settings = runtime.settings();
+    assert_eq!((settings.tpbs.value, settings.tpbs_per_core.value), (4, 2));
+    assert_eq!((settings.first_core.value, settings.cores.value), (1, 1));
+    runtime.close();
+    let beyond = builder(&[(VISIBLE, "2")]).unwrap().device(machine);
+    assert!(matches!(beyond.settings(), Err(Error::Variable { .. })));
+}
+
+#[test]
+fn a_backend_that_is_not_built_is_an_error_that_says_so() {
+    for builder in [
+        builder(&[("NRTA_BACKEND", "real-driver")]).unwrap(),
+        Runtime::builder().backend(Backend::RealDriver),
+    ] {
+        let error = builder.open().unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Backend {
+                backend: Backend::RealDriver
+            }
+        ));
+        assert!(error.to_string().contains("real-driver is not compiled in"));
+        assert_eq!(error.status(), Status::INVALID);
+    }
+    let overruled = builder(&[("NRTA_BACKEND", "real-driver")]).unwrap();
+    assert!(overruled.backend(Backend::Simulated).open().is_ok());
+}
+
+/// Rule P2.
+#[test]
+fn the_builder_wins_over_the_environment_and_that_over_the_default() {
+    let by_environment = settings(&[(QUEUED, "5")]).unwrap();
+    let given = Origin::Environment {
+        variable: QUEUED,
+        given: "5".to_owned(),
+        adjusted: false,
+    };
+    assert_eq!(by_environment.compute_limit.origin, given);
+    let runtime = builder(&[(QUEUED, "5")])
+        .unwrap()
+        .compute_limit(6)
+        .open()
+        .unwrap();
+    assert_eq!(runtime.core(0).unwrap().compute().limit(), 6);
+    let opened = runtime.settings();
+    assert_eq!(
+        (opened.compute_limit.value, &opened.compute_limit.origin),
+        (6, &Origin::Builder)
+    );
+    assert_eq!(opened.exec_timeout.origin, Origin::Default);
+    // A bad value of the environment is refused even where the builder would win.
+    assert!(builder(&[(NUM, "x")]).is_err());
+    // One that does not fit is not, once the builder has another.
+    let tight = builder(&[(SIM, "2"), (NUM, "4")]).unwrap();
+    assert!(tight.settings().is_err());
+    assert!(tight.simulated_tpbs(4).settings().is_ok());
+}
+
+#[test]
+fn settings_are_a_table_for_people_and_json_for_programs() {
+    let settings = builder(&[(QUEUED, "99"), ("NEURON_PROCESS_TAG", "blue\n")])
+        .unwrap()
+        .cores(1)
+        .settings()
+        .unwrap();
+    let table = settings.to_string();
+    assert_eq!(table.lines().count(), settings.rows().len());
+    for line in [
+        format!("{QUEUED}=\"99\", adjusted"),
+        "builder".to_owned(),
+        "\"blue\"".to_owned(),
+    ] {
+        assert!(table.contains(&line), "{table}");
+    }
+    let json = settings.to_json();
+    assert!(
+        json.contains(r#""cores":{"origin":"builder","value":"1"}"#),
+        "{json}"
+    );
+    assert!(json.contains(r#""given":"99""#), "{json}");
+}
+
+/// Rule P1, with the environment of a process of its own.
+#[test]
+fn the_environment_is_read_while_opening_and_again_by_the_next() {
+    let value = std::cell::Cell::new("3");
+    let read = |name: &str| (name == QUEUED).then(|| OsString::from(value.get()));
+    let builder = Builder::from_variables(read).unwrap();
+    value.set("4");
+    let runtime = builder.open().unwrap();
+    value.set("5");
+    let limit = |runtime: &Runtime| runtime.core(0).unwrap().compute().limit();
+    assert_eq!(limit(&runtime), 3);
+    runtime.close();
+    let again = Builder::from_variables(read).unwrap().open().unwrap();
+    assert_eq!(limit(&again), 5);
 }

@@ -9,9 +9,13 @@ pub(crate) const HELP: &str = "\
 Run a model over the simulated execution-unit lane.
 
 usage: nrta run DIR [options]
+       nrta config [--json]
 
 DIR holds model.xum, heldout.xud and, optionally, expected.json. The model takes one
 u8 input of the size of an image and gives, among others, one u32 label.
+
+config prints what a runtime would be opened with in this environment, and where each
+value comes from; run does not look at the environment.
 
 options:
   --cores N      logical cores to use, 1 to 256 (default 2)
@@ -25,6 +29,7 @@ options:
   --seed N       seed of the simulated machine (default 0)
   --faults FILE  what is to go wrong with the simulated machine, as JSON
                  (docs/machine.md)
+  --show-config  print what the runtime is opened with to standard error first
   --json         print the result as one JSON object
   --quiet        no progress bar
   -h, --help     print this
@@ -43,6 +48,10 @@ pub(crate) enum Command {
     Help,
     Version,
     Run(RunArgs),
+    /// Print the settings of this environment.
+    Config {
+        json: bool,
+    },
 }
 
 /// How to run.
@@ -58,6 +67,7 @@ pub(crate) struct RunArgs {
     pub(crate) timeout: u32,
     pub(crate) seed: u64,
     pub(crate) faults: Option<PathBuf>,
+    pub(crate) show_config: bool,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
 }
@@ -81,6 +91,7 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
         timeout: 30,
         seed: 0,
         faults: None,
+        show_config: false,
         json: false,
         quiet: false,
     };
@@ -97,11 +108,15 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
             Long("timeout") => args.timeout = number(&mut parser, "--timeout", 1_000_000)?,
             Long("seed") => args.seed = seed(&mut parser)?,
             Long("faults") => args.faults = Some(parser.value().map_err(usage)?.into()),
+            Long("show-config") => args.show_config = true,
             Long("json") => args.json = true,
             Long("quiet") => args.quiet = true,
             Value(value) if command.is_none() => {
+                if value == "config" {
+                    return config(&mut parser, args.json);
+                }
                 if value != "run" {
-                    let text = format!("unknown command {value:?}, expected run");
+                    let text = format!("unknown command {value:?}, expected run or config");
                     return Err(usage(text));
                 }
                 command = Some(());
@@ -111,7 +126,7 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
         }
     }
     if command.is_none() {
-        return Err(usage("no command, expected run"));
+        return Err(usage("no command, expected run or config"));
     }
     if args.cores * args.tpbs > MAX_TPBS {
         let (cores, tpbs) = (args.cores, args.tpbs);
@@ -121,6 +136,17 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
     }
     args.dir = dir.ok_or_else(|| usage("run needs a directory"))?;
     Ok(Command::Run(args))
+}
+
+fn config(parser: &mut lexopt::Parser, mut json: bool) -> Result<Command, Failure> {
+    while let Some(arg) = parser.next().map_err(usage)? {
+        match arg {
+            Short('h') | Long("help") => return Ok(Command::Help),
+            Long("json") => json = true,
+            other => return Err(usage(other.unexpected())),
+        }
+    }
+    Ok(Command::Config { json })
 }
 
 fn seed(parser: &mut lexopt::Parser) -> Result<u64, Failure> {

@@ -60,7 +60,19 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Help => report::print(args::HELP),
         Command::Version => report::print(concat!("nrta ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Run(args) => run(&args),
+        Command::Config { json } => config(json),
     }
+}
+
+/// What a runtime would be opened with in this environment.
+fn config(json: bool) -> Result<(), Failure> {
+    let settings = nrta::Builder::from_env().and_then(|builder| builder.settings());
+    let settings = settings.map_err(|error| Failure::Input(with_causes(&error)))?;
+    report::print(&if json {
+        settings.to_json() + "\n"
+    } else {
+        settings.to_string()
+    })
 }
 
 fn run(args: &RunArgs) -> Result<(), Failure> {

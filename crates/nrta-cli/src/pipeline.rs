@@ -15,7 +15,7 @@ use nrta::{
 };
 use std::cell::RefCell;
 use std::error::Error;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,10 @@ pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<Ru
             nrta::Error::Device(DeviceError::BadPlan { .. }) => Failure::Input(error.to_string()),
             _ => Failure::Run(crate::with_causes(&error)),
         })?;
+    if args.show_config {
+        // Whoever cannot be told is told by nobody: the run goes on.
+        let _ = write!(std::io::stderr(), "{}", runtime.settings());
+    }
     let lanes = lanes(&runtime, model, label_output, args)
         .map_err(|error| Failure::Run(crate::with_causes(&error)))?;
     // Loading is over: what is measured is the lane.

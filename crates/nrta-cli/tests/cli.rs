@@ -263,3 +263,46 @@ fn a_plan_that_makes_no_sense_is_refused_by_name() {
     assert_refused(&run_digits(&["--seed", "-1"]), "-1");
     assert_refused(&run_digits(&["--cores", "200", "--tpbs", "2"]), "--tpbs 2");
 }
+
+#[test]
+fn config_says_what_the_environment_asks_for_and_who_said_so() {
+    let config = |variables: &[(&str, &str)], options: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_nrta"))
+            .arg("config")
+            .args(options)
+            .env_clear()
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap()
+    };
+    let variables = [("NEURON_RT_NUM_CORES", "1"), ("NRTA_SIM_CORES", "4")];
+    let output = config(&variables, &[]);
+    assert!(output.status.success());
+    let table = String::from_utf8(output.stdout).unwrap();
+    let line = table
+        .lines()
+        .find(|line| line.starts_with("cores "))
+        .unwrap();
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(words, ["cores", "1", r#"NEURON_RT_NUM_CORES="1""#]);
+    let json = config(&variables, &["--json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["tpbs"]["variable"], "NRTA_SIM_CORES");
+    assert_eq!(json["exec_timeout"]["origin"], "default");
+    assert_refused(
+        &config(&[("NRTA_SIM_CORES", "none")], &[]),
+        "NRTA_SIM_CORES",
+    );
+    assert_refused(&config(&[], &["--depth"]), "--depth");
+}
+
+#[test]
+fn a_run_shows_what_it_is_opened_with_when_asked() {
+    let output = run_digits(&["--repeat", "1", "--quiet", "--cores", "1", "--show-config"]);
+    assert!(output.status.success());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("first_core") && stderr.contains("builder"),
+        "{stderr}"
+    );
+}

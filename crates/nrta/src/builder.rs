@@ -8,14 +8,20 @@
 //!      '── for each core: compute unit, two tensor-op units, collectives unit, and a worker thread for all four
 //! ```
 
+use crate::claims::{Claim, Wanted};
 use crate::collectives::{CollectivesEngine, CollectivesStage};
 use crate::compute::{ComputeEngine, ComputeStage, Counts, Distrust, Execution, Run};
+use crate::cpus::{self, CpuSet};
 use crate::error::Error;
+use crate::instance::Instance;
 use crate::pending::Outcome;
-use crate::runtime::{CoreUnits, REST_LIMIT, Runtime};
+use crate::runtime::{CoreUnits, Opened, REST_LIMIT, Runtime};
+use crate::settings::{Backend, Choice, NumericalErrors, Settings};
+use crate::spans;
 use crate::tensor_op::{TransferEngine, TransferStage};
 use core::sync::atomic::AtomicU64;
 use core::time::Duration;
+use std::path::PathBuf;
 use std::sync::Arc;
 use xu_abi::{TpbIndex, XuId, XuType};
 use xu_device::collectives::CollectiveDma;
@@ -33,85 +39,145 @@ use xu_worker::{
 const TENSOR_OP_LIMIT: u64 = 65_536;
 /// Most requests that a collectives queue takes.
 const COLLECTIVES_LIMIT: u64 = 64;
-/// Most requests that a compute queue can be made to take.
-const MAX_COMPUTE_LIMIT: u64 = 63;
 /// Host memory that a simulated machine gets for each core, bytes.
 const HOST_BYTES_PER_CORE: u64 = 2 << 20;
-/// Most logical cores of a runtime.
-const MAX_CORES: u64 = 256;
 
 /// The compute units of a runtime, by core, as the original keeps them in memory.
 type ComputeTable = Table<Run, Outcome<Execution>>;
 
-/// How a runtime is opened. Made by [`Runtime::builder`].
-#[derive(Clone, Debug)]
+/// How a runtime is opened. Made by [`Runtime::builder`], or by [`Builder::from_env`].
+///
+/// What the methods say wins over the environment. [`Builder::settings`] says what comes of it.
+#[derive(Clone, Debug, Default)]
 pub struct Builder {
-    first_core: u32,
-    cores: u32,
-    tpbs_per_core: u32,
-    simulated_tpbs: Option<u32>,
-    compute_limit: u64,
-    exec_timeout: Option<Duration>,
-    poll_policy: PollPolicy,
-    skip_config: SkipConfig,
-    hbm_bytes: Option<u64>,
-    seed: u64,
-    faults: FaultPlan,
-    device: Option<Arc<dyn Device>>,
-}
-
-impl Default for Builder {
-    fn default() -> Self {
-        Self {
-            first_core: 0,
-            cores: 1,
-            tpbs_per_core: 1,
-            simulated_tpbs: None,
-            compute_limit: 8,
-            exec_timeout: Some(Duration::from_secs(30)),
-            poll_policy: PollPolicy::default(),
-            skip_config: SkipConfig::default(),
-            hbm_bytes: None,
-            seed: 0,
-            faults: FaultPlan::default(),
-            device: None,
-        }
-    }
+    /// Made by the environment: what nobody says is different then.
+    pub(crate) is_by_environment: bool,
+    pub(crate) backend: Choice<Backend>,
+    pub(crate) instance: Choice<Option<&'static Instance>>,
+    pub(crate) devices: Choice<u32>,
+    /// Of the whole machine.
+    pub(crate) tpbs: Choice<u32>,
+    pub(crate) hbm_bytes: Choice<u64>,
+    pub(crate) seed: Choice<u64>,
+    pub(crate) faults: Choice<FaultPlan>,
+    pub(crate) host: Choice<Option<PathBuf>>,
+    pub(crate) tpbs_per_core: Choice<u32>,
+    pub(crate) first_core: Choice<u32>,
+    pub(crate) cores: Choice<u32>,
+    pub(crate) compute_limit: Choice<u64>,
+    pub(crate) exec_timeout: Choice<Option<Duration>>,
+    pub(crate) poll_policy: Choice<PollPolicy>,
+    pub(crate) skip_config: Choice<SkipConfig>,
+    pub(crate) numerical_errors: Choice<NumericalErrors>,
+    pub(crate) log_out_of_memory: Choice<bool>,
+    pub(crate) worker_cpus: Choice<Option<CpuSet>>,
+    pub(crate) close_warn_every: Choice<Duration>,
+    pub(crate) process_tag: Choice<String>,
+    pub(crate) device: Option<Arc<dyn Device>>,
 }
 
 impl Builder {
     /// Number of logical cores, 1 to 256; default 1.
     #[must_use]
     pub fn cores(mut self, cores: u32) -> Self {
-        self.cores = cores;
+        self.cores.tell(cores);
         self
     }
 
     /// The device's logical core that becomes core 0; default its first. The others follow it.
     #[must_use]
     pub fn first_core(mut self, core: u32) -> Self {
-        self.first_core = core;
+        self.first_core.tell(core);
         self
     }
 
-    /// Physical cores of the simulated machine, 1 to 256; default as many as the runtime needs.
+    /// Which machine it is; default [`Backend::Simulated`]. The real driver is not compiled in yet: opening is refused with
+    /// [`Error::Backend`].
+    #[must_use]
+    pub fn backend(mut self, backend: Backend) -> Self {
+        self.backend.tell(backend);
+        self
+    }
+
+    /// Shapes the simulated machine after an instance: generation, devices, physical cores.
+    #[must_use]
+    pub fn simulated_instance(mut self, instance: &'static Instance) -> Self {
+        self.instance.tell(Some(instance));
+        self
+    }
+
+    /// Devices that share the physical cores of the simulated machine evenly; default 1, or those of the instance.
+    #[must_use]
+    pub fn simulated_devices(mut self, devices: u32) -> Self {
+        self.devices.tell(devices);
+        self
+    }
+
+    /// The host whose cores processes share, named by an existing directory; default none.
+    ///
+    /// Opening claims the cores then, all of them or none, until the runtime is closed or the process ends, however it ends.
+    /// When it was not said which cores, it takes the lowest that are free. See [`claims`](crate::claims).
+    #[must_use]
+    pub fn simulated_host(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.host.tell(Some(directory.into()));
+        self
+    }
+
+    /// What is shown beside the process id to whoever wants the same cores; default the process id.
+    #[must_use]
+    pub fn process_tag(mut self, tag: impl Into<String>) -> Self {
+        self.process_tag.tell(tag.into());
+        self
+    }
+
+    /// What becomes of an execution whose results hold NaN; default [`NumericalErrors::Critical`].
+    #[must_use]
+    pub fn numerical_errors(mut self, errors: NumericalErrors) -> Self {
+        self.numerical_errors.tell(errors);
+        self
+    }
+
+    /// Whether a warning in the log says what is free when device memory is exhausted; default yes.
+    #[must_use]
+    pub fn log_out_of_memory(mut self, on: bool) -> Self {
+        self.log_out_of_memory.tell(on);
+        self
+    }
+
+    /// Processors that worker threads are bound to; default any. When the process may use none of them, the log says so and
+    /// nothing is bound.
+    #[must_use]
+    pub fn worker_cpus(mut self, cpus: CpuSet) -> Self {
+        self.worker_cpus.tell(Some(cpus));
+        self
+    }
+
+    /// How often closing says in the log what it waits for, at least a millisecond; default every two minutes.
+    #[must_use]
+    pub fn close_warn_every(mut self, every: Duration) -> Self {
+        self.close_warn_every.tell(every);
+        self
+    }
+
+    /// Physical cores of the simulated machine, 1 to 256; default those of the instance, or as many as the runtime needs.
     #[must_use]
     pub fn simulated_tpbs(mut self, tpbs: u32) -> Self {
-        self.simulated_tpbs = Some(tpbs);
+        self.tpbs.tell(tpbs);
         self
     }
 
-    /// Physical cores of each logical core, 1 or 2; default 1. Two of them run every execution together.
+    /// Physical cores of each logical core, 1 or 2; default 1 on the second generation and 2 from the third on. Two of them
+    /// run every execution together.
     #[must_use]
     pub fn tpbs_per_core(mut self, tpbs: u32) -> Self {
-        self.tpbs_per_core = tpbs;
+        self.tpbs_per_core.tell(tpbs);
         self
     }
 
     /// Most executions per core that are accepted and not complete, 1 to 63; default 8.
     #[must_use]
     pub fn compute_limit(mut self, requests: u64) -> Self {
-        self.compute_limit = requests;
+        self.compute_limit.tell(requests);
         self
     }
 
@@ -123,35 +189,35 @@ impl Builder {
     /// has not arrived ends with `TIMEOUT` and degrades its queue.
     #[must_use]
     pub fn exec_timeout(mut self, limit: Option<Duration>) -> Self {
-        self.exec_timeout = limit;
+        self.exec_timeout.tell(limit);
         self
     }
 
     /// How eagerly workers look at the device; default [`PollPolicy::Adaptive`].
     #[must_use]
     pub fn poll_policy(mut self, policy: PollPolicy) -> Self {
-        self.poll_policy = policy;
+        self.poll_policy.tell(policy);
         self
     }
 
     /// Whether requests skip loading what the sequencer has loaded; default [`SkipConfig::Never`].
     #[must_use]
     pub fn skip_config(mut self, skip: SkipConfig) -> Self {
-        self.skip_config = skip;
+        self.skip_config.tell(skip);
         self
     }
 
     /// Usable memory of each simulated core, bytes; default 64 MiB.
     #[must_use]
     pub fn simulated_hbm_bytes(mut self, bytes: u64) -> Self {
-        self.hbm_bytes = Some(bytes);
+        self.hbm_bytes.tell(bytes);
         self
     }
 
     /// Seed of the simulated machine's interleavings; default 0.
     #[must_use]
     pub fn simulated_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
+        self.seed.tell(seed);
         self
     }
 
@@ -177,7 +243,7 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn simulated_faults(mut self, plan: FaultPlan) -> Self {
-        self.faults = plan;
+        self.faults.tell(plan);
         self
     }
 
@@ -194,94 +260,116 @@ impl Builder {
     /// Opens the runtime. On failure nothing remains.
     ///
     /// # Errors
-    /// [`Error::Config`] for a value out of range, [`Error::Device`], [`Error::Unit`], [`Error::Worker`],
-    /// [`Error::Machine`].
+    /// As [`Builder::settings`]; [`Error::Busy`] and [`Error::Host`] where processes share a host; [`Error::Device`],
+    /// [`Error::Unit`], [`Error::Worker`], [`Error::Machine`].
     pub fn open(self) -> Result<Runtime, Error> {
-        check("cores", u64::from(self.cores), MAX_CORES, "1 to 256")?;
-        check("tpbs_per_core", u64::from(self.tpbs_per_core), 2, "1 or 2")?;
-        check(
-            "compute_limit",
-            self.compute_limit,
-            MAX_COMPUTE_LIMIT,
-            "1 to 63",
-        )?;
-        if self.exec_timeout == Some(Duration::ZERO) {
-            return Err(Error::Config {
-                what: "exec_timeout",
-                value: 0,
-                allowed: "more than 0, or None for no limit",
-            });
-        }
-        let device = match &self.device {
-            Some(device) => Arc::clone(device),
-            None => self.simulate()?,
+        let runtime = spans::opening().in_scope(|| self.open_all())?;
+        spans::opened(runtime.settings());
+        Ok(runtime)
+    }
+
+    fn open_all(self) -> Result<Runtime, Error> {
+        let mut settings = self.settings()?;
+        // Whatever fails from here on, the claim goes with it.
+        let claim = self.claim(&mut settings)?;
+        let machine = match &self.device {
+            Some(_) => None,
+            None => Some(simulate(&settings, self.arch())?),
         };
-        let on_device = u64::from(device.shape().tpbs);
-        let allowed =
-            "no more logical cores than the device, or simulated_tpbs, has physical ones for";
-        let last = u64::from(self.first_core) + u64::from(self.cores);
-        let total = on_device / u64::from(self.tpbs_per_core);
-        check("first_core + cores", last, total, allowed)?;
-        let metrics = Arc::new(Metrics::new(device.shape().tpbs));
-        let table = Arc::new(Table::full().map_err(UnitError::from)?);
+        let device = match (&self.device, &machine) {
+            (Some(device), _) => Arc::clone(device),
+            (None, Some(machine)) => Arc::clone(machine) as Arc<dyn Device>,
+            // One of them is there.
+            (None, None) => return Err(Error::Closed),
+        };
+        let cpus = settings.worker_cpus.value.clone();
+        let opening = Opening {
+            table: Arc::new(Table::full().map_err(UnitError::from)?),
+            metrics: Arc::new(Metrics::new(device.shape().tpbs)),
+            device,
+            settings,
+        };
         let mut cores = Vec::new();
         let mut workers = Vec::new();
-        for core in 0..self.cores {
-            let (units, runners) = self.open_core(&device, &table, &metrics, core)?;
-            let worker = WorkerThread::spawn(&format!("nrta-nc{core}"), runners)
+        for core in 0..opening.settings.cores.value {
+            let (units, runners) = opening.open_core(core)?;
+            let spawn = || WorkerThread::spawn(&format!("nrta-nc{core}"), runners);
+            let worker = cpus::starting_on(cpus.as_ref(), spawn)
                 .map_err(|source| Error::Worker { core, source })?;
             cores.push(units);
             workers.push(worker);
         }
-        Ok(Runtime::of(
-            Workers::new(workers),
+        Ok(Runtime::of(Opened {
+            workers: Workers::new(workers),
             cores,
-            metrics,
-            device,
-            self.device.is_some(),
-        ))
+            metrics: opening.metrics,
+            settings: opening.settings,
+            claim,
+            device: opening.device,
+            machine,
+        }))
     }
 
-    fn simulate(&self) -> Result<Arc<dyn Device>, Error> {
-        let defaults = MachineConfig::default();
-        let needed = self.first_core.saturating_add(self.cores);
-        let needed = needed.saturating_mul(self.tpbs_per_core);
-        let tpbs = self.simulated_tpbs.unwrap_or(needed);
-        // More cores than fit 16 bits are too many for the machine as well.
-        let tpbs = u16::try_from(tpbs).unwrap_or(u16::MAX);
-        let hbm_bytes = self.hbm_bytes.unwrap_or(defaults.hbm_bytes);
-        // Rings and three bounce buffers of a core need less than a mebibyte.
-        let host_bytes = defaults
-            .host_bytes
-            .max(u64::from(tpbs) * HOST_BYTES_PER_CORE);
-        let config = MachineConfig {
-            tpbs,
-            hbm_bytes,
-            host_bytes,
-            seed: self.seed,
-            faults: self.faults.clone(),
-            ..defaults
+    /// Claims the cores of the settings, or the lowest that are free, which it notes in the settings.
+    fn claim(&self, settings: &mut Settings) -> Result<Option<Claim>, Error> {
+        let Some(directory) = &settings.host.value else {
+            return Ok(None);
         };
-        // The machine's threads are as deaf to signals as the workers.
-        let machine = with_signals_blocked(|| Machine::start(config))
-            .map_err(|source| Error::Machine { source })?;
-        Ok(machine?)
+        let wanted = Wanted {
+            first: self.first_core.said().map(|first| first.value),
+            cores: settings.cores.value,
+            total: settings.tpbs.value / settings.tpbs_per_core.value,
+            tpbs_per_core: settings.tpbs_per_core.value,
+        };
+        let claim = Claim::take(directory, &wanted, &settings.process_tag.value)?;
+        settings.first_core.value = claim.first_core();
+        Ok(Some(claim))
     }
+}
 
-    fn open_core(
-        &self,
-        device: &Arc<dyn Device>,
-        table: &Arc<ComputeTable>,
-        metrics: &Arc<Metrics>,
-        core: u32,
-    ) -> Result<(CoreUnits, Vec<Box<dyn Runner>>), Error> {
+fn simulate(settings: &Settings, arch: u8) -> Result<Arc<Machine>, Error> {
+    let defaults = MachineConfig::default();
+    // CAST: at most 256.
+    let tpbs = settings.tpbs.value as u16;
+    // Rings and three bounce buffers of a core need less than a mebibyte.
+    let host_bytes = defaults
+        .host_bytes
+        .max(u64::from(tpbs) * HOST_BYTES_PER_CORE);
+    let config = MachineConfig {
+        arch,
+        tpbs,
+        hbm_bytes: settings.hbm_bytes.value.unwrap_or(defaults.hbm_bytes),
+        host_bytes,
+        seed: settings.seed.value,
+        faults: settings.faults.value.clone(),
+        ..defaults
+    };
+    // The machine's threads are as deaf to signals as the workers.
+    let machine = with_signals_blocked(|| Machine::start(config))
+        .map_err(|source| Error::Machine { source })?;
+    Ok(machine?)
+}
+
+/// What the cores of a runtime are opened with.
+struct Opening {
+    device: Arc<dyn Device>,
+    table: Arc<ComputeTable>,
+    metrics: Arc<Metrics>,
+    settings: Settings,
+}
+
+impl Opening {
+    fn open_core(&self, core: u32) -> Result<(CoreUnits, Vec<Box<dyn Runner>>), Error> {
+        let (settings, device, table) = (&self.settings, &self.device, &self.table);
+        let tpbs_per_core = settings.tpbs_per_core.value;
+        let exec_timeout = settings.exec_timeout.value;
         // CAST: at most 256 logical cores, and the device has all their physical ones.
         let (vnc, first) = (
             core as u8,
-            ((self.first_core + core) * self.tpbs_per_core) as u16,
+            ((settings.first_core.value + core) * tpbs_per_core) as u16,
         );
         let tpbs: Vec<TpbIndex> = (first..)
-            .take(self.tpbs_per_core as usize)
+            .take(tpbs_per_core as usize)
             .map(TpbIndex::new)
             .collect();
         let mut runners: Vec<Box<dyn Runner>> = Vec::new();
@@ -289,23 +377,29 @@ impl Builder {
         for tpb in &tpbs {
             device.quiesce(*tpb, REST_LIMIT)?;
         }
-        let stager = Stager::open(device, &tpbs, self.compute_limit as u32, self.skip_config)?;
+        let stager = Stager::open(
+            device,
+            &tpbs,
+            settings.compute_limit.value as u32,
+            settings.skip_config.value,
+        )?;
         let distrust = Arc::new(Distrust::default());
         let late_records = Arc::new(AtomicU64::new(0));
         let engine = ComputeEngine::open(
             device,
             &tpbs,
-            self.exec_timeout,
+            exec_timeout,
+            settings.numerical_errors.value,
             Counts {
-                metrics: Arc::clone(metrics),
+                metrics: Arc::clone(&self.metrics),
                 late_records: Arc::clone(&late_records),
             },
             Arc::clone(&distrust),
         )?;
         let xu = xu_id(XuType::Compute, 0, vnc)?;
         let options = UnitOptions {
-            limit: self.compute_limit,
-            policy: self.poll_policy,
+            limit: settings.compute_limit.value,
+            policy: settings.poll_policy.value,
             ..UnitOptions::default()
         };
         let model_switches = Arc::new(AtomicU64::new(0));
@@ -319,7 +413,7 @@ impl Builder {
         let (compute, runner) = Unit::new_in(place, xu, &options, stage, engine)?;
         runners.push(Box::new(runner));
         // More nanoseconds than 64 bits hold are no limit.
-        let limit = self.exec_timeout.map(|limit| limit.as_nanos());
+        let limit = exec_timeout.map(|limit| limit.as_nanos());
         let limit_ns = limit.and_then(|limit| u64::try_from(limit).ok());
         let mut transfers = Vec::new();
         for queue in 0..XuType::TensorOp.queues() {
@@ -355,18 +449,6 @@ impl Builder {
             },
             runners,
         ))
-    }
-}
-
-fn check(what: &'static str, value: u64, most: u64, allowed: &'static str) -> Result<(), Error> {
-    if (1..=most).contains(&value) {
-        Ok(())
-    } else {
-        Err(Error::Config {
-            what,
-            value,
-            allowed,
-        })
     }
 }
 

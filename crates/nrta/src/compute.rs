@@ -15,6 +15,7 @@ use crate::logical_core::Core;
 use crate::model::LoadedModel;
 use crate::pending::{Pending, Returned};
 use crate::request::{Home, Request};
+use crate::spans;
 use crate::tensor::Tensor;
 use core::time::Duration;
 use std::sync::Arc;
@@ -77,7 +78,9 @@ impl ComputeQueue {
         let request = self
             .prepare(bound)
             .map_err(|reason| Refused::new(reason, ()))?;
-        self.schedule(request).map_err(without_request)
+        let pending = self.schedule(request).map_err(without_request)?;
+        spans::bound(pending.seq(), bound.model());
+        Ok(pending)
     }
 
     /// Checks an execution of a model on the tensors that are bound to it, to be scheduled later.

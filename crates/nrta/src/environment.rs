@@ -1,66 +1,128 @@
 //! What the environment says about how a runtime is opened.
 //!
 //! Called by [`Runtime::from_env`](crate::Runtime::from_env) and [`Builder::from_variables`], and by nobody afterwards: a
-//! variable that changes later changes nothing. Names, ranges and what a bad value does are data (`xu_abi::env`); what a
-//! good value means stands here. Spec: `env.md`.
+//! variable that changes later changes nothing until the next opening. Names, ranges and what a bad value does are data
+//! (`xu_abi::env`); what a good value means stands here, and how it is read in `read`. What comes of it, with its origin,
+//! says [`Runtime::settings`](crate::Runtime::settings). Spec: `env.md`.
 //!
 //! | variable | sets | a bad value |
 //! |---|---|---|
 //! | `NEURON_RT_VISIBLE_CORES` | which logical cores, `2`, `0-3` or `0-1,2`; they become cores 0 to n - 1 | is refused |
-//! | `NEURON_RT_NUM_CORES` | how many, from the first; 0 and by default all; ignored beside the former | is refused |
-//! | `NEURON_LOGICAL_NC_CONFIG`, older `NEURON_RT_VIRTUAL_CORE_SIZE` | physical cores of each logical one, 1 or 2 | is refused |
-//! | `NEURON_RT_XU_COMPUTE_MAX_QUEUED_REQUESTS` | [`Builder::compute_limit`] | is adjusted, with a warning |
-//! | `NEURON_RT_EXEC_TIMEOUT` | [`Builder::exec_timeout`], seconds; 0 is no limit | is adjusted, with a warning |
-//! | `NRTA_POLL_POLICY` | [`Builder::poll_policy`] | is adjusted, with a warning |
-//! | `NRTA_BACKEND` | `simulated` is the only one that is built | is refused |
-//! | `NRTA_SIM_CORES`, `NRTA_SIM_HBM_MB` | physical cores of the simulated machine (default 2), and the memory of each | is refused |
+//! | `NEURON_RT_NUM_CORES` | how many, the lowest that are free; 0 and by default all; ignored beside the former | is refused |
+//! | `NEURON_LOGICAL_NC_CONFIG`, older `NEURON_RT_VIRTUAL_CORE_SIZE` | [`Builder::tpbs_per_core`], 1 or 2 | is refused |
+//! | `NEURON_RT_FAKE_INSTANCE_TYPE` | [`Builder::simulated_instance`] | is refused |
+//! | `NRTA_BACKEND` | [`Builder::backend`]: `simulated`; `real-driver` is not built yet | is refused |
+//! | `NRTA_SIM_CORES`, `NRTA_SIM_DEVICES` | physical cores of the simulated machine, default 2, and how many devices share them | is refused |
+//! | `NRTA_SIM_HBM_MB` | memory of each of its physical cores | is refused |
+//! | `NRTA_SIM_HOST` | [`Builder::simulated_host`]: a directory | is refused |
 //! | `NRTA_SIM_FAULTS` | [`Builder::simulated_faults`]: JSON, or the path of a file of it | is refused |
+//! | `NEURON_RT_XU_COMPUTE_MAX_QUEUED_REQUESTS` | [`Builder::compute_limit`] | is adjusted |
+//! | `NEURON_RT_EXEC_TIMEOUT` | [`Builder::exec_timeout`], seconds; 0 is no limit | is adjusted |
+//! | `NEURON_RT_LOW_LATENCY_TASKS_CPU_AFFINITY` | [`Builder::worker_cpus`], such as `0-3,8` | is adjusted |
+//! | `NEURON_RT_NUMERICAL_ERRORS_VERBOSITY`, `NEURON_FAIL_ON_NAN` | [`Builder::numerical_errors`]; the latter is `critical` | is adjusted |
+//! | `NEURON_RT_ENABLE_DEVICE_MEMORY_OOM_LOG` | [`Builder::log_out_of_memory`] | is adjusted |
+//! | `NEURON_PROCESS_TAG` | [`Builder::process_tag`] | |
+//! | `NRTA_POLL_POLICY` | [`Builder::poll_policy`] | is adjusted |
+//! | `NRTA_CLOSE_WARN_SECS` | [`Builder::close_warn_every`] | is adjusted |
 //!
-//! Blanks around a value do not count, and an empty value is none. A variable that the specification knows and this
-//! runtime does not implement is named in the log.
+//! Blanks around a value do not count, and an empty value is none. Booleans are `1 true yes on` and `0 false no off` in any
+//! case; numbers are decimal digits. What is refused fails the opening with an error that names the variable, its value and
+//! what is allowed; what is adjusted is clamped or falls back to the default, with one warning in the log.
+//!
+//! Two hold whatever they say: a container's checksum is always verified (`NEURON_RT_VALIDATE_HASH`), and cores are always
+//! brought to rest before they are used (`NEURON_RT_RESET_CORES`).
+//!
+//! Other variables that the specification knows have no effect here, and the log says so once for each opening that finds one;
+//! removed ones with a warning that names the replacement. Among them are those of the C interface's own log
+//! (`NEURON_RT_LOG_*`): the events of this crate go to the application's [`tracing`] subscriber.
+
+mod read;
 
 use crate::builder::Builder;
+use crate::cpus::CpuSet;
 use crate::error::Error;
+use crate::instance::Instance;
+use crate::settings::{Backend, NumericalErrors, Setting};
 use core::time::Duration;
+use read::{Given, refused};
 use std::ffi::OsString;
-use xu_abi::env::{self, Domain, Preset, Support};
+use std::path::PathBuf;
 use xu_device::simulated::FaultPlan;
 use xu_worker::PollPolicy;
 
-/// What is implemented.
-const IMPLEMENTED: [&str; 11] = [
-    VISIBLE_CORES,
-    NUM_CORES,
-    LOGICAL_NC_CONFIG,
-    VIRTUAL_CORE_SIZE,
-    MAX_QUEUED,
-    EXEC_TIMEOUT,
-    POLL_POLICY,
-    BACKEND,
-    SIM_CORES,
-    SIM_HBM_MB,
-    SIM_FAULTS,
-];
 const VISIBLE_CORES: &str = "NEURON_RT_VISIBLE_CORES";
 const NUM_CORES: &str = "NEURON_RT_NUM_CORES";
 const LOGICAL_NC_CONFIG: &str = "NEURON_LOGICAL_NC_CONFIG";
 const VIRTUAL_CORE_SIZE: &str = "NEURON_RT_VIRTUAL_CORE_SIZE";
+const INSTANCE: &str = "NEURON_RT_FAKE_INSTANCE_TYPE";
+const PROCESS_TAG: &str = "NEURON_PROCESS_TAG";
 const MAX_QUEUED: &str = "NEURON_RT_XU_COMPUTE_MAX_QUEUED_REQUESTS";
 const EXEC_TIMEOUT: &str = "NEURON_RT_EXEC_TIMEOUT";
+const CPU_AFFINITY: &str = "NEURON_RT_LOW_LATENCY_TASKS_CPU_AFFINITY";
+const NUMERICAL_ERRORS: &str = "NEURON_RT_NUMERICAL_ERRORS_VERBOSITY";
+const FAIL_ON_NAN: &str = "NEURON_FAIL_ON_NAN";
+const OUT_OF_MEMORY: &str = "NEURON_RT_ENABLE_DEVICE_MEMORY_OOM_LOG";
 const POLL_POLICY: &str = "NRTA_POLL_POLICY";
+const CLOSE_WARN: &str = "NRTA_CLOSE_WARN_SECS";
 const BACKEND: &str = "NRTA_BACKEND";
 const SIM_CORES: &str = "NRTA_SIM_CORES";
+const SIM_DEVICES: &str = "NRTA_SIM_DEVICES";
 const SIM_HBM_MB: &str = "NRTA_SIM_HBM_MB";
+const SIM_HOST: &str = "NRTA_SIM_HOST";
 const SIM_FAULTS: &str = "NRTA_SIM_FAULTS";
+/// What holds whatever these say.
+const ALWAYS: [&str; 2] = ["NEURON_RT_VALIDATE_HASH", "NEURON_RT_RESET_CORES"];
 
-/// Physical cores of a simulated machine of which nobody says how large it is.
-const DEFAULT_MACHINE: u32 = 2;
-/// Most physical cores of a simulated machine.
-const MAX_MACHINE: u64 = 256;
+/// What is implemented.
+const IMPLEMENTED: [&str; 20] = [
+    VISIBLE_CORES,
+    NUM_CORES,
+    LOGICAL_NC_CONFIG,
+    VIRTUAL_CORE_SIZE,
+    INSTANCE,
+    PROCESS_TAG,
+    MAX_QUEUED,
+    EXEC_TIMEOUT,
+    CPU_AFFINITY,
+    NUMERICAL_ERRORS,
+    FAIL_ON_NAN,
+    OUT_OF_MEMORY,
+    POLL_POLICY,
+    CLOSE_WARN,
+    BACKEND,
+    SIM_CORES,
+    SIM_DEVICES,
+    SIM_HBM_MB,
+    SIM_HOST,
+    SIM_FAULTS,
+];
+
+/// Variables that were removed, and what came instead.
+const REMOVED: [(&str, &str); 3] = [
+    (
+        "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS",
+        "schedule with ComputeQueue::execute (nrta_execute_schedule); its limit is \
+         NEURON_RT_XU_COMPUTE_MAX_QUEUED_REQUESTS",
+    ),
+    ("NEURON_RT_INSPECT_DURATION_NSEC", "nothing replaces it"),
+    ("NEURON_RT_INSPECT_START_OFFSET_NSEC", "nothing replaces it"),
+];
+
+/// Most memory of a simulated core, MiB.
+const MAX_HBM_MB: u64 = 4096;
+/// Most bytes of a file with a fault plan.
+const MAX_PLAN: u64 = 1 << 20;
 
 impl Builder {
-    /// As [`Runtime::from_env`](crate::Runtime::from_env), from variables of any origin, and to be changed before it opens: what the
-    /// builder is told afterwards wins.
+    /// As [`Runtime::from_env`](crate::Runtime::from_env), to be changed before it opens: what the builder is told wins.
+    ///
+    /// # Errors
+    /// As [`Builder::from_variables`].
+    pub fn from_env() -> Result<Self, Error> {
+        Self::from_variables(|name| std::env::var_os(name))
+    }
+
+    /// As [`Builder::from_env`], from variables of any origin.
     ///
     /// ```
     /// use nrta::Builder;
@@ -76,191 +138,188 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Variable`], which names the variable, its value and what is allowed.
+    /// [`Error::Variable`], which names the variable, its value and what is allowed. Whether there are as many cores as are
+    /// asked for is seen later, by [`Builder::settings`] and [`Builder::open`].
     pub fn from_variables(read: impl Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
-        let read = Variables { read };
-        read.report_others();
-        read.word(BACKEND, &["simulated"])?;
-        let tpbs_per_core = read.tpbs_per_core()?;
-        let machine = read.strict(SIM_CORES, 1, MAX_MACHINE)?;
-        // CAST: at most 256.
-        let machine = machine.map_or(DEFAULT_MACHINE, |cores| cores as u32);
-        if machine < tpbs_per_core {
-            let allowed = format!("at least {tpbs_per_core}, for one logical core");
-            return Err(refused(SIM_CORES, machine.to_string(), allowed));
-        }
-        let (first, cores) = read.cores(machine / tpbs_per_core)?;
-        let mut builder = Self::default()
-            .tpbs_per_core(tpbs_per_core)
-            .simulated_tpbs(machine)
-            .first_core(first)
-            .cores(cores);
-        if let Some(requests) = read.tuned(MAX_QUEUED) {
-            builder = builder.compute_limit(requests);
-        }
-        if let Some(seconds) = read.tuned(EXEC_TIMEOUT) {
-            let limit = (seconds > 0).then(|| Duration::from_secs(seconds));
-            builder = builder.exec_timeout(limit);
-        }
-        if let Some(policy) = read.policy() {
-            builder = builder.poll_policy(policy);
-        }
-        if let Some(megabytes) = read.strict(SIM_HBM_MB, 1, 4096)? {
-            builder = builder.simulated_hbm_bytes(megabytes << 20);
-        }
-        if let Some(plan) = read.faults()? {
-            builder = builder.simulated_faults(plan);
-        }
+        let given = Given::read(read);
+        report_others(&given);
+        let mut builder = Self {
+            is_by_environment: true,
+            ..Self::default()
+        };
+        builder.read_cores(&given)?;
+        builder.read_machine(&given)?;
+        builder.read_tuning(&given);
         Ok(builder)
     }
-}
 
-/// Where variables come from.
-struct Variables<R> {
-    read: R,
-}
-
-impl<R: Fn(&str) -> Option<OsString>> Variables<R> {
-    /// The value of a variable, without blanks around it; none when it is empty.
-    fn text(&self, name: &str) -> Option<String> {
-        let value = (self.read)(name)?;
-        let text = value.to_string_lossy().trim().to_owned();
-        (!text.is_empty()).then_some(text)
-    }
-
-    /// A number that opening depends on.
-    fn strict(&self, name: &'static str, min: u64, max: u64) -> Result<Option<u64>, Error> {
-        let Some(text) = self.text(name) else {
-            return Ok(None);
-        };
-        match number(&text) {
-            Some(number) if (min..=max).contains(&number) => Ok(Some(number)),
-            _ => Err(refused(name, text, format!("a number from {min} to {max}"))),
-        }
-    }
-
-    /// One of `words`, of which the first is the default.
-    fn word(&self, name: &'static str, words: &[&str]) -> Result<(), Error> {
-        match self.text(name) {
-            Some(text) if !words.contains(&text.as_str()) => {
-                Err(refused(name, text, words.join(" or ")))
+    fn read_cores(&mut self, given: &Given) -> Result<(), Error> {
+        self.tpbs_per_core.read(tpbs_per_core(given)?);
+        match given.strict(VISIBLE_CORES, consecutive, || {
+            "consecutive cores such as 3, 0-1 or 0,1".to_owned()
+        })? {
+            Some(list) => {
+                self.cores
+                    .read(Some(list.clone().map(|(first, last)| last - first + 1)));
+                self.first_core.read(Some(list.map(|(first, _)| first)));
             }
-            _ => Ok(()),
+            None => self.cores.read(given.strict_u32(NUM_CORES, 0, u32::MAX)?),
         }
+        Ok(())
     }
 
-    /// A number for tuning: out of range it is clamped, no number is no value. Either is told.
-    fn tuned(&self, name: &'static str) -> Option<u64> {
-        let text = self.text(name)?;
-        let variable = env::named(name)?;
-        let (min, max) = match variable.domain {
-            Domain::Integer { min, max, .. } => (min, max.unwrap_or(u64::MAX)),
-            _ => (0, u64::MAX),
-        };
-        let preset = match variable.preset {
-            Preset::Integer(preset) => Some(preset),
+    fn read_machine(&mut self, given: &Given) -> Result<(), Error> {
+        let backend = |text: &str| match text {
+            "simulated" => Some(Backend::Simulated),
+            "real-driver" => Some(Backend::RealDriver),
             _ => None,
         };
-        // No number is below the least one: the specification has 0 fall back to the default.
-        let used = match number(&text) {
-            Some(number) if number >= min => Some(number.min(max)),
-            _ => preset,
-        };
-        if used.map(|used| used.to_string()).as_deref() != Some(text.as_str()) {
-            tracing::warn!(variable = name, given = text, ?used, "value adjusted");
-        }
-        used
+        let words = || "simulated or real-driver".to_owned();
+        self.backend.read(given.strict(BACKEND, backend, words)?);
+        let instance = given.strict(INSTANCE, Instance::named, || {
+            let names: Vec<_> = Instance::all().iter().map(Instance::name).collect();
+            names.join(", ")
+        })?;
+        self.instance
+            .read(instance.map(|instance| instance.map(Some)));
+        let most = crate::settings::MAX_TPBS;
+        self.tpbs.read(given.strict_u32(SIM_CORES, 1, most)?);
+        self.devices.read(given.strict_u32(SIM_DEVICES, 1, most)?);
+        let megabytes = given.strict_number(SIM_HBM_MB, 1, MAX_HBM_MB)?;
+        self.hbm_bytes
+            .read(megabytes.map(|megabytes| megabytes.map(|count| count << 20)));
+        let host = given.path(SIM_HOST);
+        self.host
+            .read(host.map(|path| path.map(PathBuf::from).map(Some)));
+        self.faults.read(faults(given)?);
+        Ok(())
     }
 
-    fn policy(&self) -> Option<PollPolicy> {
-        let text = self.text(POLL_POLICY)?;
-        match text.as_str() {
+    fn read_tuning(&mut self, given: &Given) {
+        self.compute_limit.read(given.tuned_number(MAX_QUEUED));
+        let seconds = given.tuned_number(EXEC_TIMEOUT);
+        self.exec_timeout.read(seconds.map(|seconds| {
+            seconds.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds)))
+        }));
+        let cpus = given.tuned(CPU_AFFINITY, |text| CpuSet::parse(text).map(Some), None);
+        self.worker_cpus.read(cpus);
+        self.numerical_errors.read(numerical_errors(given));
+        self.log_out_of_memory
+            .read(given.tuned_boolean(OUT_OF_MEMORY, true));
+        let policy = |text: &str| match text {
             "adaptive" => Some(PollPolicy::Adaptive),
             "reference" => Some(PollPolicy::Reference),
             "busy" => Some(PollPolicy::Busy),
-            _ => {
-                let used = "adaptive";
-                tracing::warn!(variable = POLL_POLICY, given = text, used, "value adjusted");
-                None
-            }
-        }
-    }
-
-    fn tpbs_per_core(&self) -> Result<u32, Error> {
-        let newer = self.strict(LOGICAL_NC_CONFIG, 1, 2)?;
-        let older = self.strict(VIRTUAL_CORE_SIZE, 1, 2)?;
-        if let (Some(used), Some(given)) = (newer, older)
-            && used != given
-        {
-            let variable = VIRTUAL_CORE_SIZE;
-            tracing::warn!(variable, given, used, "overruled by {LOGICAL_NC_CONFIG}");
-        }
-        // CAST: 1 or 2.
-        Ok(newer.or(older).unwrap_or(1) as u32)
-    }
-
-    /// The first logical core of a machine of `total`, and how many.
-    fn cores(&self, total: u32) -> Result<(u32, u32), Error> {
-        if let Some(text) = self.text(VISIBLE_CORES) {
-            let range = consecutive(&text).filter(|(_, last)| *last < total);
-            let allowed = || {
-                let last = total.saturating_sub(1);
-                format!("consecutive cores from 0 to {last}, such as 0-1 or 0,1")
-            };
-            let (first, last) = range.ok_or_else(|| refused(VISIBLE_CORES, text, allowed()))?;
-            return Ok((first, last - first + 1));
-        }
-        // CAST: at most `total`.
-        let count = self.strict(NUM_CORES, 0, total.into())?.unwrap_or(0) as u32;
-        Ok((0, if count == 0 { total } else { count }))
-    }
-
-    /// A plan as JSON, or the file where it stands.
-    fn faults(&self) -> Result<Option<FaultPlan>, Error> {
-        let Some(text) = self.text(SIM_FAULTS) else {
-            return Ok(None);
+            _ => None,
         };
-        let bytes = if text.starts_with('{') {
-            Ok(text.clone().into_bytes())
-        } else {
-            std::fs::read(&text).map_err(|error| error.to_string())
-        };
-        let plan = bytes
-            .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
-        plan.map(Some).map_err(|why| {
-            refused(
-                SIM_FAULTS,
-                text,
-                format!("a fault plan or the path of one: {why}"),
-            )
-        })
+        self.poll_policy
+            .read(given.tuned(POLL_POLICY, policy, PollPolicy::default()));
+        let seconds = given.tuned_number(CLOSE_WARN);
+        self.close_warn_every
+            .read(seconds.map(|seconds| seconds.map(Duration::from_secs)));
+        self.process_tag.read(given.text(PROCESS_TAG));
     }
+}
 
-    /// Names the variables that are set and have no effect.
-    fn report_others(&self) {
-        for variable in env::VARIABLES {
-            let name = variable.name;
-            if IMPLEMENTED.contains(&name) || self.text(name).is_none() {
-                continue;
-            }
-            if variable.support == Support::Removed {
-                tracing::warn!(variable = name, "was removed and has no effect");
-            } else {
-                tracing::info!(variable = name, "has no effect here");
-            }
+/// The newer name wins.
+fn tpbs_per_core(given: &Given) -> Result<Option<Setting<u32>>, Error> {
+    let newer = given.strict_u32(LOGICAL_NC_CONFIG, 1, 2)?;
+    let older = given.strict_u32(VIRTUAL_CORE_SIZE, 1, 2)?;
+    if let (Some(newer), Some(older)) = (&newer, &older)
+        && newer.value != older.value
+    {
+        let (variable, given, used) = (VIRTUAL_CORE_SIZE, older.value, newer.value);
+        tracing::warn!(
+            name: "nrta.adjusted", target: "nrta::environment",
+            variable, given, used, "overruled by {LOGICAL_NC_CONFIG}"
+        );
+    }
+    Ok(newer.or(older))
+}
+
+/// To fail on NaN is the stricter of the two, and wins.
+fn numerical_errors(given: &Given) -> Option<Setting<NumericalErrors>> {
+    let word = |text: &str| match text {
+        "none" => Some(NumericalErrors::None),
+        "warning" => Some(NumericalErrors::Warning),
+        "critical" => Some(NumericalErrors::Critical),
+        _ => None,
+    };
+    let verbosity = given.tuned(NUMERICAL_ERRORS, word, NumericalErrors::default());
+    match given.tuned_boolean(FAIL_ON_NAN, false) {
+        Some(fail) if fail.value => Some(fail.map(|_| NumericalErrors::Critical)),
+        _ => verbosity,
+    }
+}
+
+/// A plan as JSON, or the file where it stands.
+fn faults(given: &Given) -> Result<Option<Setting<FaultPlan>>, Error> {
+    let Some(setting) = given.text(SIM_FAULTS) else {
+        return Ok(None);
+    };
+    let text = setting.value.clone();
+    let bytes = if text.starts_with('{') {
+        Ok(text.clone().into_bytes())
+    } else {
+        // The path as it was given, which need not be text.
+        let path = given.path(SIM_FAULTS).map(|path| path.value);
+        read_plan(&path.unwrap_or_default()).map_err(|error| error.to_string())
+    };
+    let plan =
+        bytes.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
+    match plan {
+        Ok(plan) => Ok(Some(setting.map(|_| plan))),
+        Err(why) => {
+            let allowed = format!("a fault plan or the path of one: {why}");
+            Err(refused(SIM_FAULTS, text, allowed))
         }
     }
 }
 
-/// Decimal digits only: no sign, no suffix, no overflow.
-fn number(text: &str) -> Option<u64> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| digits)
+/// A device or a pipe that never ends is no plan.
+fn read_plan(path: &OsString) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let open = std::fs::File::open(path)?;
+    open.take(MAX_PLAN).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Names the variables that are set and have no effect.
+fn report_others(given: &Given) {
+    for (variable, text) in given.all() {
+        let name = variable.name;
+        if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
+            // Zero asked for nothing.
+            if text.parse() != Ok(0u64) {
+                tracing::warn!(
+                    name: "nrta.removed", target: "nrta::environment",
+                    variable = name, given = text, instead, "was removed and has no effect"
+                );
+            }
+        } else if !IMPLEMENTED.contains(&name) {
+            let why = why_without_effect(name);
+            tracing::info!(
+                name: "nrta.no_effect", target: "nrta::environment",
+                variable = name, why, "has no effect here"
+            );
+        }
+    }
+}
+
+fn why_without_effect(name: &str) -> &'static str {
+    if ALWAYS.contains(&name) {
+        "it is always done"
+    } else if name.starts_with("NEURON_RT_LOG_") {
+        "it is for the log of the C interface"
+    } else {
+        "it is not implemented"
+    }
 }
 
 /// The first and the last of a list of cores and ranges that are consecutive and increasing.
 fn consecutive(text: &str) -> Option<(u32, u32)> {
-    let core = |text: &str| u32::try_from(number(text.trim())?).ok();
+    let core = |text: &str| u32::try_from(read::number(text.trim())?).ok();
     let mut all: Option<(u32, u32)> = None;
     for part in text.split(',') {
         let (first, last) = match part.split_once('-') {
@@ -276,13 +335,6 @@ fn consecutive(text: &str) -> Option<(u32, u32)> {
             Some(_) => return None,
         };
     }
-    all
-}
-
-fn refused(variable: &'static str, value: String, allowed: String) -> Error {
-    Error::Variable {
-        variable,
-        value,
-        allowed,
-    }
+    // The number of all cores that 32 bits can name has 33 bits.
+    all.filter(|(_, last)| *last < u32::MAX)
 }

@@ -4,10 +4,13 @@
 //! accepted and failed is a [`RequestError`].
 //! Failures hand back what they were given: [`Refused`] the arguments, [`RequestError`] the buffer.
 
+use crate::claims::Busy;
 use crate::failure::Failure;
+use crate::settings::Backend;
 use crate::shape::Shape;
 use core::fmt;
 use std::io;
+use std::path::PathBuf;
 use xu_abi::{OutOfRange, SeqId, Status, XuId, XuType};
 use xu_device::DeviceError;
 use xu_device::collectives::PlanError;
@@ -40,6 +43,29 @@ pub enum Error {
         value: String,
         /// What would be accepted.
         allowed: String,
+    },
+    /// There is no such device in this build.
+    #[error(
+        "the backend {backend} is not compiled in yet: use {}",
+        Backend::Simulated
+    )]
+    Backend {
+        /// What was asked for.
+        backend: Backend,
+    },
+    /// Somebody else has the cores.
+    #[error(transparent)]
+    Busy(Box<Busy>),
+    /// The directory of a host cannot be used.
+    #[error("host {directory:?}: cannot {action}")]
+    Host {
+        /// Which directory.
+        directory: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
     },
     /// The runtime has no such logical core.
     #[error("there is no core {core}: this runtime has {cores}, numbered from 0")]
@@ -197,6 +223,8 @@ impl Error {
         match self {
             Self::Config { .. }
             | Self::Variable { .. }
+            | Self::Backend { .. }
+            | Self::Host { .. }
             | Self::NoSuchCore { .. }
             | Self::NoSuchQueue { .. }
             | Self::NoSuchXu(_)
@@ -210,6 +238,7 @@ impl Error {
             | Self::WrongType { .. }
             | Self::NoSuchTensor { .. } => Status::INVALID,
             Self::TensorFreed => Status::INVALID_HANDLE,
+            Self::Busy(_) => Status::FAILURE,
             Self::Closed => Status::CLOSED,
             Self::Forked => Status::FAILURE,
             Self::Model(error) => model_status(error),

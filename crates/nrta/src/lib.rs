@@ -57,6 +57,9 @@
 //! | [`builder`] | how to open |
 //! | [`runtime`] | what is open, and closing it |
 //! | [`environment`] | how to open, by variables |
+//! | [`settings`] | what it was opened with, and who said so |
+//! | [`claims`] | cores that processes share |
+//! | [`instance`], [`cpus`] | shapes of the simulated machine; processors of workers |
 //! | [`logical_core`] | a core: memory, models, queues |
 //! | [`tensor_op`] | write and read tensors |
 //! | [`compute`] | run models |
@@ -75,6 +78,8 @@
 //! | [`tensor`], [`shape`] | memory of a core, with and without a type |
 //! | [`model`], [`bindings`] | a loaded model, and the tensors that it runs on |
 //! | [`simulated`] | faults of the simulated machine, on purpose |
+//! | [`spans`] | events for `tracing` |
+//! | `exporter` | counters and gauges for the `metrics` facade (feature `metrics`) |
 //! | [`error`], [`failure`] | what can go wrong, and what to do about it |
 #![forbid(unsafe_code)]
 #![allow(
@@ -86,13 +91,18 @@ pub mod any_queue;
 pub mod batch;
 pub mod bindings;
 pub mod builder;
+pub mod claims;
 pub mod collectives;
 pub mod completions;
 pub mod compute;
+pub mod cpus;
 pub mod environment;
 pub mod error;
 pub mod events;
+#[cfg(feature = "metrics")]
+pub mod exporter;
 pub mod failure;
+pub mod instance;
 mod lane;
 pub mod logical_core;
 pub mod model;
@@ -102,7 +112,9 @@ mod queue;
 pub mod request;
 pub mod reserve;
 pub mod runtime;
+pub mod settings;
 pub mod shape;
+pub mod spans;
 pub mod tensor;
 pub mod tensor_op;
 #[cfg(feature = "tokio")]
@@ -113,19 +125,22 @@ pub mod watch;
 /// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`).
 pub mod simulated {
     pub use xu_abi::Engine;
-    pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
+    pub use xu_device::simulated::{Fault, FaultPlan, Injection, Mark, Rule, When};
 }
 
 pub use any_queue::AnyQueue;
 pub use batch::Batch;
 pub use bindings::Bindings;
 pub use builder::Builder;
+pub use claims::Busy;
 pub use collectives::{CollectivesQueue, Group, Prepared};
 pub use completions::Completions;
 pub use compute::{ComputeQueue, Execution};
+pub use cpus::CpuSet;
 pub use error::{Error, Refused, RequestError, ScheduleError};
 pub use events::{EventError, Subscription};
 pub use failure::Failure;
+pub use instance::Instance;
 pub use logical_core::Core;
 pub use model::{LoadedModel, ModelInfo, TensorInfo};
 pub use payload::{Element, Source, Target, bf16, f16};
@@ -133,6 +148,7 @@ pub use pending::{Pending, Returned};
 pub use request::{RefusedBatch, Request};
 pub use reserve::Place;
 pub use runtime::Runtime;
+pub use settings::{Backend, NumericalErrors, Origin, Setting, Settings};
 pub use shape::Shape;
 pub use tensor::{Kind, Tensor, Untyped};
 pub use tensor_op::TensorOpQueue;

@@ -17,7 +17,7 @@ use xu_abi::{XuId, XuType};
 use xu_device::memory::DeviceMemory;
 use xu_device::program::BLOCK_ALIGN;
 use xu_device::{MemoryUse, Place};
-use xu_model::Model;
+use xu_model::{LoadError, Model};
 use xu_worker::{Refusal, Unit};
 
 /// A handle to one logical core.
@@ -78,7 +78,8 @@ impl Core {
             return Err(Error::EmptyTensor { bytes });
         }
         let place = Place::Hbm(self.runtime.tpbs(self.index)[0]);
-        let memory = DeviceMemory::allocate(self.runtime.device(), place, bytes, BLOCK_ALIGN)?;
+        let memory = DeviceMemory::allocate(self.runtime.device(), place, bytes, BLOCK_ALIGN)
+            .inspect_err(|error| self.runtime.log_out_of_memory(error))?;
         Ok(Tensor::new(Arc::clone(&self.runtime), self.index, memory))
     }
 
@@ -114,7 +115,12 @@ impl Core {
         // CAST: a compute queue holds at most 63 requests.
         let slots = self.compute_unit().limit() as u32;
         let tpbs = self.runtime.tpbs(self.index);
-        let programs = xu_model::load(self.runtime.device(), tpbs, slots, model, batch)?;
+        let programs = xu_model::load(self.runtime.device(), tpbs, slots, model, batch)
+            .inspect_err(|error| {
+                if let LoadError::Device { source, .. } = error {
+                    self.runtime.log_out_of_memory(source);
+                }
+            })?;
         Ok(LoadedModel::new(self.clone(), model, batch, programs))
     }
 

@@ -11,10 +11,13 @@
 //! stops the units and joins the workers. Spec `xu.md` section 4, shutdown.
 
 use crate::builder::Builder;
+use crate::claims::Claim;
 use crate::collectives::{CollectivesStage, Group, Members};
 use crate::compute::ComputeStage;
 use crate::error::Error;
 use crate::logical_core::Core;
+use crate::settings::Settings;
+use crate::spans;
 use crate::tensor_op::TransferStage;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,10 +27,11 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Instant;
 use xu_abi::{Status, TpbIndex};
-use xu_device::Device;
 use xu_device::metrics::{Metrics, Snapshot};
+use xu_device::simulated::{Injection, Machine};
+use xu_device::{Device, DeviceError};
 use xu_worker::here_only::HereOnly;
-use xu_worker::{CloseError, CloseOptions, Closing, Runner, Unit, Workers};
+use xu_worker::{CloseError, CloseOptions, Closing, QueueSnapshot, Runner, Unit, Workers};
 
 /// How long the cores of a device are given to come to rest: one when it is opened, all of them when a device that goes on
 /// without us is closed.
@@ -41,26 +45,35 @@ pub struct Runtime {
     inner: Arc<Inner>,
 }
 
+/// What [`Builder::open`] has opened.
+pub(crate) struct Opened {
+    pub(crate) workers: Workers,
+    pub(crate) cores: Vec<CoreUnits>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) settings: Settings,
+    pub(crate) claim: Option<Claim>,
+    pub(crate) device: Arc<dyn Device>,
+    /// The same as a simulated machine of our own; `None` when the device is the caller's and goes on without us.
+    pub(crate) machine: Option<Arc<Machine>>,
+}
+
 impl Runtime {
-    /// What [`Builder::open`] has opened. `outlived_by_device`: the device is the caller's.
-    pub(crate) fn of(
-        workers: Workers,
-        cores: Vec<CoreUnits>,
-        metrics: Arc<Metrics>,
-        device: Arc<dyn Device>,
-        outlived_by_device: bool,
-    ) -> Self {
+    pub(crate) fn of(opened: Opened) -> Self {
         let inner = Inner {
             number: Inner::next_number(),
-            workers,
-            cores,
-            metrics,
+            workers: opened.workers,
+            cores: opened.cores,
+            metrics: opened.metrics,
+            settings: opened.settings,
             closed: AtomicBool::new(false),
             groups: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
-            outlived_by_device,
             asked_for_rest: AtomicBool::new(false),
-            device: HereOnly::new(device),
+            told_end: AtomicBool::new(false),
+            outlived_by_device: opened.machine.is_none(),
+            machine: HereOnly::new(opened.machine),
+            device: HereOnly::new(opened.device),
+            claim: Mutex::new(opened.claim),
         };
         Self {
             inner: Arc::new(inner),
@@ -78,7 +91,42 @@ impl Runtime {
     /// # Errors
     /// [`Error::Variable`]; as [`Builder::open`].
     pub fn from_env() -> Result<Self, Error> {
-        Builder::from_variables(|name| std::env::var_os(name))?.open()
+        Builder::from_env()?.open()
+    }
+
+    /// What it was opened with, and where each value comes from.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// Every queue of every core at one moment each, as [`ComputeQueue::snapshot`](crate::ComputeQueue::snapshot) has it: by core,
+    /// and there compute, collectives, tensor operations 0 and 1.
+    ///
+    /// ```
+    /// let runtime = nrta::Runtime::builder().cores(2).open()?;
+    /// assert_eq!(runtime.snapshots().count(), 8);
+    /// let failed: u64 = runtime.snapshots().map(|queue| queue.failed).sum();
+    /// assert_eq!(failed, 0);
+    /// # Ok::<(), nrta::Error>(())
+    /// ```
+    pub fn snapshots(&self) -> impl Iterator<Item = QueueSnapshot> + '_ {
+        self.inner.snapshots()
+    }
+
+    /// Which faults of [`Builder::simulated_faults`] have been injected, oldest first: the first million of them. None when
+    /// the device is the caller's, and in a forked child.
+    #[must_use]
+    pub fn simulated_faults_fired(&self) -> Vec<Injection> {
+        match &*self.inner.machine {
+            Some(machine) if self.inner.is_here() => machine.injected(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     /// Number of logical cores.
@@ -131,8 +179,8 @@ impl Runtime {
     /// Closes: refuses new requests, waits for the accepted ones, stops the workers.
     ///
     /// Blocks the calling thread until every accepted request is complete, so not for an executor's thread; with no
-    /// [`Builder::exec_timeout`] and a core that hangs, for ever. While it waits it logs what it waits for every two
-    /// minutes.
+    /// [`Builder::exec_timeout`] and a core that hangs, for ever. While it waits it logs what it waits for, as often as
+    /// [`Builder::close_warn_every`] says.
     pub fn close(self) {
         drop(self);
     }
@@ -146,7 +194,7 @@ impl Runtime {
     pub fn close_within(self, timeout: Duration) -> Result<(), CloseError> {
         let options = CloseOptions {
             deadline: Instant::now().checked_add(timeout),
-            ..CloseOptions::default()
+            ..self.inner.close_options()
         };
         let closed = close(&self.inner, &options);
         if let Err(CloseError::Overdue(_)) = closed {
@@ -159,7 +207,7 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        let options = CloseOptions::default();
+        let options = self.inner.close_options();
         if close(&self.inner, &options) == Err(CloseError::OnWorkerThread) {
             // A waker of the caller's dropped the runtime on the very thread that closing waits for.
             let inner = Arc::clone(&self.inner);
@@ -179,13 +227,14 @@ impl fmt::Debug for Runtime {
 }
 
 /// What all handles share. The fields drop in this order: workers, units, then what they have left behind,
-/// then the device.
+/// then the device, then the claim on its cores.
 pub(crate) struct Inner {
     /// Tells the runtimes of a process apart, also when they are gone.
     number: u64,
     workers: Workers,
     cores: Vec<CoreUnits>,
     metrics: Arc<Metrics>,
+    settings: Settings,
     closed: AtomicBool,
     /// Every group that was made, as long as it is used.
     groups: Mutex<Vec<Weak<Members>>>,
@@ -195,7 +244,13 @@ pub(crate) struct Inner {
     outlived_by_device: bool,
     /// It was asked whether its cores are at rest.
     asked_for_rest: AtomicBool,
+    /// Its end was told.
+    told_end: AtomicBool,
+    /// A machine of our own, which is the device.
+    machine: HereOnly<Option<Arc<Machine>>>,
     device: HereOnly<Arc<dyn Device>>,
+    /// Given back when the runtime is closed and its device at rest.
+    claim: Mutex<Option<Claim>>,
 }
 
 impl Inner {
@@ -212,6 +267,35 @@ impl Inner {
 
     pub(crate) fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// Says what is free, if that is what failed, and wanted in the log.
+    pub(crate) fn log_out_of_memory(&self, error: &DeviceError) {
+        if self.settings.log_out_of_memory.value {
+            spans::out_of_memory(error);
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Every queue, by core.
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = QueueSnapshot> + '_ {
+        self.cores.iter().flat_map(|core| {
+            let others = [core.compute.snapshot(), core.collectives.snapshot()];
+            others
+                .into_iter()
+                .chain(core.transfers.iter().map(Unit::snapshot))
+        })
+    }
+
+    fn close_options(&self) -> CloseOptions {
+        CloseOptions {
+            warn_every: self.settings.close_warn_every.value,
+            ..CloseOptions::default()
+        }
     }
 
     /// The units of a core that exists.
@@ -284,7 +368,17 @@ impl Inner {
 
 /// Closes, and keeps everything that a core which does not come to rest may still touch.
 fn close(inner: &Arc<Inner>, options: &CloseOptions) -> Result<(), CloseError> {
-    inner.close(options)?;
+    inner.close(options).inspect_err(spans::not_closed)?;
+    rest(inner, options);
+    // Relaxed: told once, whoever does it.
+    if inner.is_here() && !inner.told_end.swap(true, Ordering::Relaxed) {
+        spans::closed(inner.snapshots());
+    }
+    Ok(())
+}
+
+/// Gives the cores back when their device is at rest. If it does not come to rest, everything stays for good.
+fn rest(inner: &Arc<Inner>, options: &CloseOptions) {
     // Asked once, however often the runtime is closed.
     let asks = inner.outlived_by_device && inner.is_here();
     if asks && !inner.asked_for_rest.swap(true, Ordering::Relaxed) {
@@ -296,16 +390,19 @@ fn close(inner: &Arc<Inner>, options: &CloseOptions) -> Result<(), CloseError> {
         ) {
             // Leaked on purpose: the device goes on, and nobody knows when it will be done with this memory.
             core::mem::forget(Arc::clone(inner));
+            return;
         }
     }
-    Ok(())
+    if inner.is_here() {
+        drop(inner.claim.lock().take());
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         // For a runtime that could not be closed where it was dropped. On a worker's thread it fails: then the thread
         // drops what it serves when it ends.
-        let _ = self.close(&CloseOptions::default());
+        let _ = self.close(&self.close_options());
     }
 }
 

@@ -82,6 +82,7 @@ NRTA_BACKEND | simulated | simulated, real-driver | F
 NRTA_SIM_CORES | from NEURON_RT_FAKE_INSTANCE_TYPE, else a small machine | 1 or more cores | F
 NRTA_SIM_DEVICES | from NEURON_RT_FAKE_INSTANCE_TYPE, else a small machine | 1 or more devices | F
 NRTA_SIM_HBM_MB | from NEURON_RT_FAKE_INSTANCE_TYPE, else a small machine | 1 or more MB | F
+NRTA_SIM_HOST | unset | an existing directory | F
 NRTA_SIM_FAULTS | unset | path or inline fault plan | F
 NRTA_POLL_POLICY | adaptive | reference, adaptive, busy | F
 NRTA_CLOSE_WARN_SECS | 120 | 1 or more seconds | F
@@ -143,6 +144,7 @@ fn strict_variables_are_those_of_the_rule() {
         "NRTA_SIM_CORES",
         "NRTA_SIM_DEVICES",
         "NRTA_SIM_HBM_MB",
+        "NRTA_SIM_HOST",
         "NRTA_SIM_FAULTS",
     ];
     assert_eq!(strict, expected);

@@ -5,6 +5,7 @@
 //! Spec `xu.md` section 4 (submit funnel, step).
 
 use crate::health::Cause;
+use core::time::Duration;
 use xu_abi::Status;
 
 /// What happens to a request between the gates and the ring.
@@ -85,6 +86,20 @@ pub trait Engine: Send {
         let _ = item;
         0
     }
+
+    /// What the log says of the request that was finished last. Asked after its completion, when somebody listens.
+    fn describe(&self) -> Description {
+        Description::default()
+    }
+}
+
+/// What is known of a finished request beside its status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// What the caller called for; `None`: what its queue does.
+    pub call: Option<&'static str>,
+    /// How long the device worked on it, when that is known.
+    pub device_time: Option<Duration>,
 }
 
 /// What one look found.

@@ -127,6 +127,7 @@ mod spin;
 pub mod statistics;
 mod sync;
 pub mod table;
+pub mod trace;
 pub mod unit;
 pub mod unstage;
 pub mod waits;
@@ -136,7 +137,7 @@ mod work_item;
 pub mod worker;
 
 pub use completion::{Completion, Lost, Notifier, completion};
-pub use engine::{Engine, Progress, Stage, StageError};
+pub use engine::{Description, Engine, Progress, Stage, StageError};
 pub use eventfd::{AppEvent, CompletionEvent, EventId, NotAnEventFd};
 pub use events::Registered;
 pub use followers::Follower;

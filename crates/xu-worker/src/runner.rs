@@ -21,6 +21,7 @@ use crate::mutant::Mutant;
 use crate::policy::PollPolicy;
 use crate::shared::Shared;
 use crate::sync::Ordering;
+use crate::trace;
 use crate::waits::Waits;
 use crate::wake::{discard, drop_foreign};
 use crate::work_item::{Returns, WorkItem};
@@ -254,7 +255,7 @@ impl<E: Engine> Parts<E> {
     #[cold]
     fn tell_of_health(&self) {
         if self.shared.owner.is_here() {
-            self.shared.tell_of_health();
+            self.shared.tell_of_health(self.xu);
         }
     }
 
@@ -328,6 +329,11 @@ impl<E: Engine> Parts<E> {
             // It was left between step 4 and now.
             shared.unstage(told.seq);
         }
+        if !is_stop {
+            let is_behind_fault =
+                status == Status::EXEC_UNIT_UNRECOVERABLE && shared.health() == Health::Degraded;
+            trace::completed(told.seq, status, is_behind_fault, || self.engine.describe());
+        }
         told.signalled?;
         Ok(())
     }
@@ -378,7 +384,7 @@ impl<E: Engine> Parts<E> {
         }
         // What cannot be read was not written.
         let _ = self.shared.work.take_all();
-        self.shared.tell_of_health();
+        self.shared.tell_of_health(self.xu);
     }
 }
 

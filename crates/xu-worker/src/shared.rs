@@ -17,11 +17,12 @@ use crate::room::Room;
 use crate::statistics::Statistics;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::table::{EntryRef, UnitTable};
+use crate::trace::ToldEnd;
 use crate::unstage::{Unstage, Words, release};
 use crate::waits::Waits;
 use core::fmt;
 use std::sync::Arc;
-use xu_abi::{Cursor, SeqId};
+use xu_abi::{Cursor, SeqId, XuId};
 use xu_ring::queue::Snapshot;
 
 /// A table of units that take requests `I` and tell outcomes `O`.
@@ -50,6 +51,7 @@ pub(crate) struct Shared<I, O> {
     first_stop: AtomicU64,
     pub(crate) pool: Arc<CompletionPool>,
     pub(crate) statistics: Statistics,
+    told_end: ToldEnd,
 }
 
 impl<I, O> Shared<I, O> {
@@ -75,6 +77,7 @@ impl<I, O> Shared<I, O> {
             first_stop: AtomicU64::new(0),
             pool,
             statistics: Statistics::new(),
+            told_end: ToldEnd::default(),
         }
     }
 
@@ -116,9 +119,12 @@ impl<I, O> Shared<I, O> {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Wakes whoever waits for room or for a change of health: the health has changed. Called with no lock held, since wakers
-    /// are foreign code.
-    pub(crate) fn tell_of_health(&self) {
+    /// Wakes whoever waits for room or for a change of health: the health has changed. An end is told in the log, too, once. Called
+    /// with no lock held, since wakers and the log are foreign code.
+    pub(crate) fn tell_of_health(&self, xu: XuId) {
+        if self.health() == Health::Degraded {
+            self.told_end.tell(xu, self.cause());
+        }
         self.room.wake_all();
         self.health_followers.wake_all();
         if self.is_abandoned() {

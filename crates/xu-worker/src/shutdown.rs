@@ -22,6 +22,7 @@ use crate::fork::Owner;
 use crate::refusal::Refusal;
 use crate::runner::Runner;
 use crate::sync::{Condvar, Mutex};
+use crate::trace::guarded;
 use crate::unit::{Accepted, InFlight, Unit};
 use crate::worker::WorkerThread;
 use core::fmt;
@@ -111,7 +112,12 @@ impl Default for CloseOptions {
 /// Writes one warning for each unit that is being waited for.
 pub fn warn_in_log(waiting_for: &[InFlight]) {
     for unit in waiting_for {
-        tracing::warn!(xu = %unit.xu, depth = unit.depth, oldest = %unit.oldest, "closing waits for {unit}");
+        guarded(|| {
+            tracing::warn!(
+                name: "nrta.close_waits", target: "nrta::runtime",
+                xu = %unit.xu, depth = unit.depth, oldest = %unit.oldest, "closing waits for {unit}"
+            );
+        });
     }
 }
 

@@ -37,6 +37,7 @@ use crate::runner::UnitRunner;
 use crate::shared::{Shared, Table};
 use crate::sync::Ordering;
 use crate::table::{Claim, TableError};
+use crate::trace;
 use crate::unstage::{SUB_CORES, Staged, Unstage};
 use crate::waits::Waits;
 use crate::work_item::{WorkItem, recycling};
@@ -292,6 +293,7 @@ impl<S: Stage> Unit<S> {
             Ok((seq, completion))
         })?;
         self.wake(seq, 1);
+        trace::accepted(seq, 1);
         Ok(Accepted { seq, completion })
     }
 
@@ -304,6 +306,7 @@ impl<S: Stage> Unit<S> {
             funnel.submit(item, None, shared)
         })?;
         self.wake(seq, 1);
+        trace::accepted(seq, 1);
         Ok(seq)
     }
 
@@ -311,7 +314,7 @@ impl<S: Stage> Unit<S> {
     pub fn close(&self) {
         // Under the submit lock: when this returns, no submit that saw an open gate is still on its way.
         if self.with_funnel(|_, shared| shared.close()).is_ok() {
-            self.parts.shared.tell_of_health();
+            self.parts.shared.tell_of_health(self.xu());
         }
     }
 
@@ -512,6 +515,7 @@ impl<S: Stage> Unit<S> {
             Err(reason) => Refused { reason, item },
         };
         self.tell_if_degraded();
+        trace::refused(&refused.reason);
         Err(refused)
     }
 
@@ -561,7 +565,7 @@ impl<S: Stage> Unit<S> {
     /// Wakes whoever waits for room in vain, or follows the health. Called without the submit lock: wakers are foreign code.
     fn tell_if_degraded(&self) {
         if self.health() == Health::Degraded {
-            self.parts.shared.tell_of_health();
+            self.parts.shared.tell_of_health(self.xu());
         }
     }
 

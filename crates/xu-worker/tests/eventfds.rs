@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 use xu_worker::Health;
 use xu_worker::completion_pool::CompletionPool;
 use xu_worker::eventfd::{
@@ -197,8 +197,9 @@ struct Foreign {
 }
 
 impl Subscriber for Foreign {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
+    /// What a completion says of itself is of no interest here.
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -62,6 +62,8 @@ const LAYERS: &[Layer] = &[
         others: &[
             "futures-core",
             "half",
+            "metrics",
+            "nix",
             "parking_lot",
             "serde_json",
             "thiserror",

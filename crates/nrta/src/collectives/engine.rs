@@ -7,6 +7,7 @@ use crate::error::ScheduleError;
 use crate::payload::Payload;
 use crate::pending::Outcome;
 use crate::runtime::Inner;
+use crate::spans;
 use std::sync::Arc;
 use xu_abi::Status;
 use xu_device::collectives::{self, CollectiveDma, CollectiveError, Leftover, Plan};
@@ -127,7 +128,7 @@ impl Engine for CollectivesEngine {
             }
             collectives::Progress::Continue => Progress::Continue,
             collectives::Progress::Late(late) => {
-                tracing::warn!(rank = part.rank, "a collective waits: {late}");
+                spans::collective_late(part.rank, &late);
                 Progress::Continue
             }
             collectives::Progress::Done => Progress::Done(Status::SUCCESS),

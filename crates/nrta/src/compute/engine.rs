@@ -8,6 +8,8 @@ use crate::bindings::Bound;
 use crate::model::Programs;
 use crate::pending::Outcome;
 use crate::runtime::REST_LIMIT;
+use crate::settings::NumericalErrors;
+use crate::spans;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use xu_abi::{Engine as DeviceEngine, Status, TpbIndex};
 use xu_device::harvest::{self, Fault, Harvester, Observer, Report};
 use xu_device::metrics::{ErrorFlags, Finished, Metrics};
 use xu_device::{Device, DeviceError};
-use xu_worker::{Cause, Engine, Progress};
+use xu_worker::{Cause, Description, Engine, Progress};
 
 /// Which error flag an error of the software sequencer raises.
 const SEQUENCER_FATAL: u8 = 8;
@@ -46,6 +48,9 @@ pub(crate) struct ComputeEngine {
     counts: Counts,
     distrust: Arc<Distrust>,
     timeout: Option<Duration>,
+    numerical_errors: NumericalErrors,
+    /// What the log says of the execution that was finished last.
+    description: Description,
     /// Error flags of the execution at the head, by physical core.
     flags: Flags,
     /// How the execution at the head ended; `None` while it runs, and when it never ran.
@@ -65,6 +70,7 @@ impl ComputeEngine {
         device: &Arc<dyn Device>,
         tpbs: &[TpbIndex],
         timeout: Option<Duration>,
+        numerical_errors: NumericalErrors,
         counts: Counts,
         distrust: Arc<Distrust>,
     ) -> Result<Self, DeviceError> {
@@ -75,6 +81,8 @@ impl ComputeEngine {
             counts,
             distrust,
             timeout,
+            numerical_errors,
+            description: Description::default(),
             flags: Flags::default(),
             report: None,
             detail: None,
@@ -95,6 +103,21 @@ impl ComputeEngine {
             seq: None,
             text,
         })
+    }
+
+    /// NaN in a result is an error for who wants it to be one.
+    fn judge(&self, status: Status) -> Status {
+        if status != Status::EXEC_COMPLETED_WITH_NUM_ERR {
+            return status;
+        }
+        match self.numerical_errors {
+            NumericalErrors::Critical => status,
+            NumericalErrors::Warning => {
+                spans::not_a_number(self.tpbs.first());
+                Status::SUCCESS
+            }
+            NumericalErrors::None => Status::SUCCESS,
+        }
     }
 
     /// Counts an execution that ran, once for each of its cores.
@@ -133,7 +156,7 @@ impl Engine for ComputeEngine {
             harvest::Progress::Done(report) => {
                 self.report = Some(report);
                 self.detail = self.harvester.reason().map(|reason| reason.to_string());
-                Progress::Done(report.status)
+                Progress::Done(self.judge(report.status))
             }
             harvest::Progress::Fatal(report, fault) => {
                 self.report = Some(report);
@@ -190,6 +213,7 @@ impl Engine for ComputeEngine {
             });
         }
         let report = report.unwrap_or_default();
+        self.description.device_time = report.device_time();
         Outcome {
             status,
             detail,
@@ -198,6 +222,10 @@ impl Engine for ComputeEngine {
                 collectives_time: report.cc_time(),
             },
         }
+    }
+
+    fn describe(&self) -> Description {
+        self.description
     }
 }
 
@@ -229,20 +257,15 @@ impl Flags {
 
 impl Observer for Flags {
     fn barrier_overdue(&mut self, tpb: TpbIndex, waited: Duration) {
-        tracing::warn!(core = tpb.get(), ?waited, "a collectives barrier stands");
+        spans::barrier_overdue(tpb, waited);
     }
 
     fn debug_value(&mut self, tpb: TpbIndex, engine: DeviceEngine, value: u32) {
-        tracing::debug!(core = tpb.get(), %engine, value, "debug value");
+        spans::debug_value(tpb, engine, value);
     }
 
     fn device_error(&mut self, tpb: TpbIndex, kind: ErrorKind, mask: u16) {
-        tracing::warn!(
-            core = tpb.get(),
-            ?kind,
-            mask,
-            "the device reported an error"
-        );
+        spans::device_error(tpb, kind, mask);
         let place = usize::from(tpb.get().wrapping_sub(self.first.get()));
         if kind == ErrorKind::SoftwareSequencer
             && let Some(flags) = self.by_core.get_mut(place)

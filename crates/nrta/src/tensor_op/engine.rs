@@ -8,7 +8,7 @@ use crate::tensor::Storage;
 use std::sync::Arc;
 use xu_abi::Status;
 use xu_device::tensor_op::{self, HostBytes, Operation, OperationError, TensorDma};
-use xu_worker::{Cause, Engine, Progress, Stage, StageError};
+use xu_worker::{Cause, Description, Engine, Progress, Stage, StageError};
 
 /// A request of a tensor-op queue. It owns all that is touched until it is complete.
 #[derive(Debug)]
@@ -71,6 +71,8 @@ pub(crate) struct TransferEngine {
     /// Why the transfer at the head could not begin.
     refused: Option<OperationError>,
     fault: Option<String>,
+    /// What was finished last.
+    last: Option<Direction>,
     /// Storage that the device may still touch after a fault: kept until the unit goes.
     quarantine: Vec<Held>,
 }
@@ -81,6 +83,7 @@ impl TransferEngine {
             dma,
             refused: None,
             fault: None,
+            last: None,
             quarantine: Vec::new(),
         }
     }
@@ -134,11 +137,24 @@ impl Engine for TransferEngine {
         if self.dma.end() {
             self.quarantine.push(transfer.storage);
         }
+        self.last = Some(transfer.direction);
         let detail = self.fault.clone().filter(|_| !status.is_success());
         Outcome {
             status,
             detail,
             value: transfer.payload,
+        }
+    }
+
+    fn describe(&self) -> Description {
+        let call = self.last.map(|direction| match direction {
+            Direction::ToDevice => "write",
+            Direction::ToHost => "read",
+            Direction::OnDevice => "tensor_op",
+        });
+        Description {
+            call,
+            device_time: None,
         }
     }
 }

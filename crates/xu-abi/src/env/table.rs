@@ -129,6 +129,7 @@ pub const VARIABLES: &[Variable] = &[
     row(8, "NRTA_SIM_CORES", SIM, from(1, None, "cores"), Full, Refused),
     row(8, "NRTA_SIM_DEVICES", SIM, from(1, None, "devices"), Full, Refused),
     row(8, "NRTA_SIM_HBM_MB", SIM, from(1, None, "MB"), Full, Refused),
+    row(8, "NRTA_SIM_HOST", Unset, Text("an existing directory"), Full, Refused),
     row(8, "NRTA_SIM_FAULTS", Unset, Text("path or inline fault plan"), Full, Refused),
     row(8, "NRTA_POLL_POLICY", Word("adaptive"), OneOf(&["reference", "adaptive", "busy"]), Full, Adjusted),
     row(8, "NRTA_CLOSE_WARN_SECS", Integer(120), from(1, None, "seconds"), Full, Adjusted),

@@ -15,6 +15,7 @@ use super::{Accepted, Unit};
 use crate::engine::Stage;
 use crate::funnel::Funnel;
 use crate::refusal::{Refusal, Refused, RefusedBatch};
+use crate::trace;
 use core::fmt;
 use std::collections::VecDeque;
 use xu_abi::SeqId;
@@ -101,6 +102,7 @@ impl<S: Stage> Drop for Batch<'_, S> {
             // Without a funnel the unit has gone with all that it had.
             let _ = self.unit.with_funnel(Funnel::release_all);
             self.unit.wake(last, self.requests);
+            trace::accepted(last, self.requests);
         }
         self.unit.tell_if_degraded();
     }
@@ -151,9 +153,13 @@ impl<S: Stage> Unit<S> {
         let requests = (accepted.len() - before) as u64;
         if let Some(last) = accepted.last().filter(|_| requests > 0) {
             self.wake(last.seq, requests);
+            trace::accepted(last.seq, requests);
         }
         self.tell_if_degraded();
-        refusal?.map_err(|(reason, _completion)| reason)
+        refusal?.map_err(|(reason, _completion)| {
+            trace::refused(&reason);
+            reason
+        })
     }
 
     /// As [`Unit::post`] for several requests: the worker sees them and is woken once, at the end or when `items` panics.

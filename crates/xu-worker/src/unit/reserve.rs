@@ -19,6 +19,7 @@ use super::{Accepted, Unit};
 use crate::engine::Stage;
 use crate::refusal::{Refusal, Refused};
 use crate::room::Ticket;
+use crate::trace;
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -106,6 +107,7 @@ impl<H: UnitHandle> Reservation<H> {
                 Ok((seq, completion))
             })?;
             unit.wake(seq, 1);
+            trace::accepted(seq, 1);
             Ok(Accepted { seq, completion })
         })
     }
@@ -120,6 +122,7 @@ impl<H: UnitHandle> Reservation<H> {
                 funnel.submit_reserved(item, None, shared)
             })?;
             unit.wake(seq, 1);
+            trace::accepted(seq, 1);
             Ok(seq)
         })
     }

@@ -1,0 +1,226 @@
+//! What the queues count, for the `metrics` facade (feature `metrics`).
+//!
+//! An [`Exporter`] registers its meters with the recorder that the application has installed, and nothing globally; the
+//! application calls [`Exporter::update`] at its own pace, such as before each scrape. Nothing is counted twice for it: it copies
+//! what the queues know anyway ([`Runtime::queues`]), and takes no lock of theirs.
+//!
+//! | name | kind | labels | meaning |
+//! |---|---|---|---|
+//! | `nrta_queue_depth` | gauge | queue | requests accepted and not complete |
+//! | `nrta_queue_limit` | gauge | queue | most of them |
+//! | `nrta_queue_health` | gauge | queue | 0 healthy, 1 closing, 2 degraded |
+//! | `nrta_requests_accepted_total` | counter | queue | requests accepted |
+//! | `nrta_requests_completed_total` | counter | queue | requests complete, whatever their status |
+//! | `nrta_requests_failed_total` | counter | queue | requests complete without success |
+//! | `nrta_requests_refused_full_total` | counter | queue | requests refused because the queue was full |
+//! | `nrta_notifications_lost_total` | counter | queue | notifications that no application got |
+//! | `nrta_oldest_request_age_seconds` | gauge | queue | age of the request at the head; 0 when there is none or it is not measured |
+//! | `nrta_request_seconds_bucket` | counter | queue, `le` | measured requests that took no longer than `le` seconds |
+//! | `nrta_request_seconds_count` | counter | queue | measured requests |
+//! | `nrta_core_counter` | gauge | `tpb`, `counter` | a counter of the driver's datastore, of a physical core |
+//!
+//! Labels of a queue are `core`, its logical core, `xu`, what it does (`compute`, `tensor-op`, `collectives`), and `queue`, its
+//! number among those of the same kind. Ages and latencies are there for queues that are told to
+//! [measure](crate::ComputeQueue::measure). A recorder is foreign code: it is called with no lock of ours held, on the thread
+//! that calls `update`.
+
+use crate::runtime::{Inner, Runtime};
+use core::fmt;
+use core::time::Duration;
+use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder, SharedString, Unit};
+use std::sync::Arc;
+use xu_abi::metric::CoreCounter;
+use xu_abi::{TpbIndex, XuId};
+use xu_worker::QueueSnapshot;
+
+/// Buckets of latencies: their ends are 2 to these powers nanoseconds, from a microsecond to half a minute.
+const POWERS: core::ops::RangeInclusive<u32> = 10..=35;
+
+/// Meters of one runtime. It does not keep the runtime open; what it last exported stays.
+///
+/// ```
+/// use nrta::{Runtime, exporter::Exporter};
+///
+/// let runtime = Runtime::builder().open()?;
+/// // With no recorder installed this is cheap and goes nowhere.
+/// let exporter = Exporter::new(&runtime);
+/// exporter.update();
+/// # Ok::<(), nrta::Error>(())
+/// ```
+pub struct Exporter {
+    runtime: Arc<Inner>,
+    queues: Vec<QueueMeters>,
+    counters: Vec<(TpbIndex, CoreCounter, Gauge)>,
+}
+
+impl Exporter {
+    /// Registers with the recorder of this thread, or else of the process.
+    #[must_use]
+    pub fn new(runtime: &Runtime) -> Self {
+        metrics::with_recorder(|recorder| Self::with(runtime, recorder))
+    }
+
+    /// Registers with this recorder.
+    #[must_use]
+    pub fn with(runtime: &Runtime, recorder: &dyn Recorder) -> Self {
+        describe(recorder);
+        let queues = runtime.snapshots();
+        let queues = queues.map(|queue| QueueMeters::register(queue.xu, recorder));
+        Self {
+            queues: queues.collect(),
+            counters: core_counters(runtime, recorder),
+            runtime: Arc::clone(runtime.inner()),
+        }
+    }
+
+    /// Sets every meter to what is so now.
+    pub fn update(&self) {
+        for (meters, queue) in self.queues.iter().zip(self.runtime.snapshots()) {
+            meters.set(&queue);
+        }
+        for (tpb, counter, gauge) in &self.counters {
+            // The store was made for every core of the device.
+            let value = self.runtime.metrics().counter(*tpb, *counter);
+            gauge.set(float(value.unwrap_or_default()));
+        }
+    }
+}
+
+impl fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exporter")
+            .field("queues", &self.queues.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Declares each meter of a queue once: its field, its name, its unit and what it means.
+macro_rules! meters {
+    ($($kind:ident $field:ident: $name:literal, $unit:expr, $text:literal;)*) => {
+        /// The meters of one queue.
+        struct QueueMeters {
+            $($field: meters!(@type $kind),)*
+            /// For each bucket how many requests took no longer.
+            buckets: Vec<Counter>,
+        }
+
+        impl QueueMeters {
+            fn register(xu: XuId, recorder: &dyn Recorder) -> Self {
+                Self {
+                    $($field: {
+                        let key = Key::from_parts($name, labels(xu));
+                        meters!(@register $kind recorder, &key)
+                    },)*
+                    buckets: POWERS.map(|power| bucket(xu, power, recorder)).collect(),
+                }
+            }
+        }
+
+        fn describe(recorder: &dyn Recorder) {
+            $(meters!(@describe $kind recorder, $name, $unit, $text);)*
+            let text = "measured requests that took no longer";
+            meters!(@describe counter recorder, BUCKET, Unit::Count, text);
+            let text = "a counter of the driver's datastore";
+            meters!(@describe gauge recorder, CORE_COUNTER, Unit::Count, text);
+        }
+    };
+    (@type counter) => { Counter };
+    (@type gauge) => { Gauge };
+    (@register counter $recorder:ident, $key:expr) => { $recorder.register_counter($key, &METADATA) };
+    (@register gauge $recorder:ident, $key:expr) => { $recorder.register_gauge($key, &METADATA) };
+    (@describe counter $recorder:ident, $name:expr, $unit:expr, $text:expr) => {
+        $recorder.describe_counter(KeyName::from($name), Some($unit), SharedString::from($text));
+    };
+    (@describe gauge $recorder:ident, $name:expr, $unit:expr, $text:expr) => {
+        $recorder.describe_gauge(KeyName::from($name), Some($unit), SharedString::from($text));
+    };
+}
+
+meters! {
+    gauge depth: "nrta_queue_depth", Unit::Count, "requests accepted and not complete";
+    gauge limit: "nrta_queue_limit", Unit::Count, "most requests accepted and not complete";
+    gauge health: "nrta_queue_health", Unit::Count, "0 healthy, 1 closing, 2 degraded";
+    counter accepted: "nrta_requests_accepted_total", Unit::Count, "requests accepted";
+    counter completed: "nrta_requests_completed_total", Unit::Count, "requests complete";
+    counter failed: "nrta_requests_failed_total", Unit::Count, "requests complete without success";
+    counter refused: "nrta_requests_refused_full_total", Unit::Count, "requests refused by a full queue";
+    counter lost: "nrta_notifications_lost_total", Unit::Count, "notifications that no application got";
+    gauge oldest: "nrta_oldest_request_age_seconds", Unit::Seconds, "age of the request at the head";
+    counter measured: "nrta_request_seconds_count", Unit::Count, "measured requests";
+}
+
+const BUCKET: &str = "nrta_request_seconds_bucket";
+const CORE_COUNTER: &str = "nrta_core_counter";
+const METADATA: Metadata<'static> =
+    Metadata::new("nrta::exporter", Level::INFO, Some(module_path!()));
+
+impl QueueMeters {
+    fn set(&self, queue: &QueueSnapshot) {
+        self.depth.set(float(queue.depth));
+        self.limit.set(float(queue.limit));
+        self.health.set(f64::from(queue.health as u32));
+        self.accepted.absolute(queue.issued);
+        self.completed.absolute(queue.completed);
+        self.failed.absolute(queue.failed);
+        self.refused.absolute(queue.queue_full);
+        self.lost.absolute(queue.lost_notifications);
+        let age = queue.oldest_age.unwrap_or_default();
+        self.oldest.set(age.as_secs_f64());
+        self.measured.absolute(queue.latency.total());
+        // Bucket i of the snapshot ends at 2^(i+1) nanoseconds.
+        let mut counts = queue.latency.counts().iter();
+        let mut below = 0;
+        let mut ends = 0;
+        for (counter, power) in self.buckets.iter().zip(POWERS) {
+            while ends < power {
+                below += counts.next().copied().unwrap_or_default();
+                ends += 1;
+            }
+            counter.absolute(below);
+        }
+    }
+}
+
+fn bucket(xu: XuId, power: u32, recorder: &dyn Recorder) -> Counter {
+    let end = Duration::from_nanos(1 << power).as_secs_f64();
+    let mut labels = labels(xu);
+    labels.push(Label::new("le", end.to_string()));
+    recorder.register_counter(&Key::from_parts(BUCKET, labels), &METADATA)
+}
+
+fn core_counters(
+    runtime: &Runtime,
+    recorder: &dyn Recorder,
+) -> Vec<(TpbIndex, CoreCounter, Gauge)> {
+    let inner = runtime.inner();
+    let tpbs = (0..runtime.cores()).flat_map(|core| inner.tpbs(core).iter().copied());
+    let mut counters = Vec::new();
+    for tpb in tpbs {
+        for counter in CoreCounter::NAMED {
+            let name = counter.name().unwrap_or_default();
+            let labels = vec![
+                Label::new("tpb", tpb.get().to_string()),
+                Label::new("counter", name.to_lowercase()),
+            ];
+            let key = Key::from_parts(CORE_COUNTER, labels);
+            let gauge = recorder.register_gauge(&key, &METADATA);
+            counters.push((tpb, *counter, gauge));
+        }
+    }
+    counters
+}
+
+fn labels(xu: XuId) -> Vec<Label> {
+    let kind = xu.xu_type().map_or("unknown", xu_abi::XuType::name);
+    vec![
+        Label::new("core", xu.vnc().to_string()),
+        Label::new("xu", kind),
+        Label::new("queue", xu.queue().to_string()),
+    ]
+}
+
+/// What the facade takes: exact up to 2^53.
+fn float(count: u64) -> f64 {
+    // CAST: rounded beyond that.
+    count as f64
+}

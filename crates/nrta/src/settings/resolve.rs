@@ -1,0 +1,264 @@
+//! Who wins, and whether the whole fits: from what was said to [`Settings`].
+//!
+//! ```text
+//!   instance ─▶ generation, devices, physical cores of the machine
+//!                     '─▶ physical cores of each logical one ─▶ how many logical cores there are
+//!                                                                     '─▶ which of them are ours
+//! ```
+//!
+//! A value that does not fit is refused by the name under which it was given: that of the variable, or of the builder's
+//! method.
+
+use super::{Backend, NumericalErrors, Origin, Setting, Settings};
+use crate::builder::Builder;
+use crate::error::Error;
+use core::time::Duration;
+use xu_device::simulated::MachineConfig;
+use xu_worker::{CloseOptions, PollPolicy};
+
+/// Physical cores of a machine that the environment is asked for, and of which nobody says how large it is.
+const SMALL_MACHINE: u32 = 2;
+/// Most physical cores of a simulated machine.
+pub(crate) const MAX_TPBS: u32 = 256;
+/// Most logical cores of a runtime.
+const MAX_CORES: u32 = 256;
+/// Most requests that a compute queue can be made to take.
+const MAX_COMPUTE_LIMIT: u64 = 63;
+/// Generation of a machine of which nobody says which.
+const DEFAULT_ARCH: u8 = 2;
+/// Limit for one execution, unless something else is said.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
+/// Requests of a compute queue, unless something else is said.
+const COMPUTE_LIMIT: u64 = 8;
+
+impl Builder {
+    /// What [`open`](Self::open) would open, and where each value comes from.
+    ///
+    /// Where processes share a host ([`simulated_host`](Self::simulated_host)) and nobody says which cores,
+    /// [`Settings::first_core`] is known only when they are claimed: here it is 0.
+    ///
+    /// # Errors
+    /// [`Error::Config`] or [`Error::Variable`] for a value that is not allowed, or does not fit the others;
+    /// [`Error::Backend`].
+    pub fn settings(&self) -> Result<Settings, Error> {
+        let backend = self.backend.or(Backend::default());
+        if backend.value == Backend::RealDriver {
+            return Err(Error::Backend {
+                backend: backend.value,
+            });
+        }
+        if let Some(cores) = self.cores.told() {
+            let is_good = (1..=MAX_CORES).contains(cores);
+            check("cores", &wide(&self.cores.or(0)), is_good, "1 to 256")?;
+        }
+        let tpbs_per_core = self.settle_tpbs_per_core()?;
+        let (devices, tpbs) = self.settle_machine(tpbs_per_core.value)?;
+        let total = tpbs.value / tpbs_per_core.value;
+        let (first_core, cores) = self.settle_cores(total)?;
+        let compute_limit = self.compute_limit.or(COMPUTE_LIMIT);
+        check(
+            "compute_limit",
+            &compute_limit,
+            (1..=MAX_COMPUTE_LIMIT).contains(&compute_limit.value),
+            "1 to 63",
+        )?;
+        let exec_timeout = self.exec_timeout.or(Some(EXEC_TIMEOUT));
+        if exec_timeout.value == Some(Duration::ZERO) {
+            return Err(Error::Config {
+                what: "exec_timeout",
+                value: 0,
+                allowed: "more than 0, or None for no limit",
+            });
+        }
+        let hbm_bytes = match &self.device {
+            None => self
+                .hbm_bytes
+                .or(MachineConfig::default().hbm_bytes)
+                .map(Some),
+            Some(_) => not_ours(None),
+        };
+        Ok(Settings {
+            backend,
+            instance: self.instance.or(None),
+            devices,
+            tpbs,
+            hbm_bytes,
+            seed: self.seed.or(0),
+            faults: self.faults.or(Default::default()),
+            host: self.host.or(None),
+            tpbs_per_core,
+            first_core,
+            cores,
+            compute_limit,
+            exec_timeout,
+            poll_policy: self.poll_policy.or(PollPolicy::default()),
+            skip_config: self.skip_config.or(Default::default()),
+            numerical_errors: self.numerical_errors.or(NumericalErrors::default()),
+            log_out_of_memory: self.log_out_of_memory.or(true),
+            worker_cpus: self.worker_cpus.or(None),
+            close_warn_every: self.close_warn_every.or(CloseOptions::default().warn_every),
+            process_tag: self.process_tag.or(std::process::id().to_string()),
+        })
+    }
+
+    /// Generation of the machine's cores.
+    pub(crate) fn arch(&self) -> u8 {
+        match (&self.device, self.instance.or(None).value) {
+            (Some(device), _) => device.shape().arch,
+            (None, Some(instance)) => instance.arch(),
+            (None, None) => DEFAULT_ARCH,
+        }
+    }
+
+    /// Two where cores are made to be used in pairs, which is from the third generation on.
+    fn settle_tpbs_per_core(&self) -> Result<Setting<u32>, Error> {
+        let default = if self.arch() >= 3 { 2 } else { 1 };
+        let chosen = self.tpbs_per_core.or(default);
+        let is_good = (1..=2).contains(&chosen.value);
+        check("tpbs_per_core", &wide(&chosen), is_good, "1 or 2")?;
+        Ok(chosen)
+    }
+
+    /// Devices of the machine, and physical cores of all of them.
+    fn settle_machine(&self, tpbs_per_core: u32) -> Result<(Setting<u32>, Setting<u32>), Error> {
+        if let Some(device) = &self.device {
+            return Ok((not_ours(1), not_ours(device.shape().tpbs.into())));
+        }
+        let instance = self.instance.said();
+        let like = |of: fn(&crate::Instance) -> u32| match &instance {
+            Some(Setting {
+                value: Some(instance),
+                origin,
+            }) => Some(Setting {
+                value: of(instance),
+                origin: origin.clone(),
+            }),
+            _ => None,
+        };
+        let tpbs = self.tpbs.said().or_else(|| like(crate::Instance::tpbs));
+        let tpbs = tpbs.unwrap_or_else(|| Setting {
+            value: self.needed_tpbs(tpbs_per_core),
+            origin: Origin::Default,
+        });
+        let is_good = (1..=MAX_TPBS).contains(&tpbs.value);
+        check("simulated_tpbs", &wide(&tpbs), is_good, "1 to 256")?;
+        let is_one_core = tpbs.value >= tpbs_per_core;
+        let allowed = "at least 2, for one logical core of two physical ones";
+        check("simulated_tpbs", &wide(&tpbs), is_one_core, allowed)?;
+        let divides = |devices: u32| devices > 0 && tpbs.value.is_multiple_of(devices);
+        let devices = self
+            .devices
+            .said()
+            .or_else(|| like(crate::Instance::devices).filter(|devices| divides(devices.value)));
+        let devices = devices.unwrap_or(Setting {
+            value: 1,
+            origin: Origin::Default,
+        });
+        let allowed = "a number of devices that share the machine's physical cores evenly";
+        check(
+            "simulated_devices",
+            &wide(&devices),
+            divides(devices.value),
+            allowed,
+        )?;
+        Ok((devices, tpbs))
+    }
+
+    /// Physical cores for the logical ones that the builder was asked for; at least a small machine for the environment's.
+    fn needed_tpbs(&self, tpbs_per_core: u32) -> u32 {
+        let told = |choice: &super::Choice<u32>| choice.told().copied();
+        let cores = told(&self.cores).or((!self.is_by_environment).then_some(1));
+        let needed = cores.map_or(0, |cores| {
+            let first = told(&self.first_core).unwrap_or(0);
+            first.saturating_add(cores).saturating_mul(tpbs_per_core)
+        });
+        let least = if self.is_by_environment {
+            SMALL_MACHINE
+        } else {
+            tpbs_per_core
+        };
+        needed.max(least)
+    }
+
+    /// The first of the logical cores 0 to `total` - 1 that are ours, and how many.
+    fn settle_cores(&self, total: u32) -> Result<(Setting<u32>, Setting<u32>), Error> {
+        let first = self.first_core.or(0);
+        let mut cores = self
+            .cores
+            .or(if self.is_by_environment { total } else { 1 });
+        // In the environment no core at all means all of them.
+        if cores.value == 0 && cores.origin != Origin::Builder {
+            cores.value = total.saturating_sub(first.value);
+        }
+        let is_good = (1..=MAX_CORES).contains(&cores.value) || cores.origin == Origin::Default;
+        check("cores", &wide(&cores), is_good, "1 to 256")?;
+        let last = u64::from(first.value) + u64::from(cores.value);
+        if last <= u64::from(total) {
+            return Ok((first, cores));
+        }
+        Err(match &cores.origin {
+            // A list: both are of one variable.
+            Origin::Environment {
+                variable, given, ..
+            } if self.first_core.or(0).origin == cores.origin => Error::Variable {
+                variable,
+                value: given.clone(),
+                allowed: consecutive_cores(total),
+            },
+            Origin::Environment {
+                variable, given, ..
+            } => Error::Variable {
+                variable,
+                value: given.clone(),
+                allowed: format!("a number from 0 to {total}"),
+            },
+            _ => Error::Config {
+                what: "first_core + cores",
+                value: last,
+                allowed: "no more logical cores than the device, or simulated_tpbs, has physical ones for",
+            },
+        })
+    }
+}
+
+/// What a list of cores may be.
+pub(crate) fn consecutive_cores(total: u32) -> String {
+    let last = total.saturating_sub(1);
+    format!("consecutive cores from 0 to {last}, such as 0-1 or 0,1")
+}
+
+/// Of a device that is the caller's.
+fn not_ours<T>(value: T) -> Setting<T> {
+    Setting {
+        value,
+        origin: Origin::Builder,
+    }
+}
+
+fn wide(setting: &Setting<u32>) -> Setting<u64> {
+    setting.clone().map(u64::from)
+}
+
+/// Refuses a value by the name under which it was given.
+fn check(
+    what: &'static str,
+    setting: &Setting<u64>,
+    is_good: bool,
+    allowed: &'static str,
+) -> Result<(), Error> {
+    match &setting.origin {
+        _ if is_good => Ok(()),
+        Origin::Environment {
+            variable, given, ..
+        } => Err(Error::Variable {
+            variable,
+            value: given.clone(),
+            allowed: allowed.to_owned(),
+        }),
+        _ => Err(Error::Config {
+            what,
+            value: setting.value,
+            allowed,
+        }),
+    }
+}
