@@ -63,6 +63,7 @@
 //! | [`collectives`] | all-gather, all-reduce, reduce-scatter |
 //! | [`pending`] | an accepted request |
 //! | [`payload`] | host memory that requests own |
+//! | [`host_buffer`] | host memory that the device reaches |
 //! | [`events`] | eventfds that are signalled |
 //! | [`completions`] | a queue's progress as a stream |
 //! | [`wait`] | wait for a sequence, and all before it |
@@ -80,6 +81,7 @@ pub mod compute;
 pub mod environment;
 pub mod error;
 pub mod events;
+pub mod host_buffer;
 mod lane;
 pub mod logical_core;
 pub mod model;
@@ -106,9 +108,10 @@ pub use completions::Completions;
 pub use compute::{ComputeQueue, Execution};
 pub use error::{Error, Refused, RequestError, ScheduleError};
 pub use events::{EventError, Subscription};
+pub use host_buffer::{HostBuffer, HostBufferError};
 pub use logical_core::Core;
 pub use model::LoadedModel;
-pub use payload::{Element, Source, Target, bf16, f16};
+pub use payload::{Element, ElementSource, ElementTarget, Source, Target, bf16, f16};
 pub use pending::{Pending, Returned};
 pub use runtime::Runtime;
 pub use tensor::Tensor;

@@ -14,6 +14,7 @@ use crate::builder::Builder;
 use crate::collectives::{CollectivesStage, Group, Members};
 use crate::compute::ComputeStage;
 use crate::error::Error;
+use crate::host_buffer::HostPool;
 use crate::logical_core::Core;
 use crate::tensor_op::TransferStage;
 use core::fmt;
@@ -57,6 +58,7 @@ impl Runtime {
             closed: AtomicBool::new(false),
             groups: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
+            host_pool: HostPool::new(&device),
             outlived_by_device,
             asked_for_rest: AtomicBool::new(false),
             device: HereOnly::new(device),
@@ -188,6 +190,8 @@ pub(crate) struct Inner {
     groups: Mutex<Vec<Weak<Members>>>,
     /// Worker halves of closed units: they keep what a degraded unit's device may still touch.
     retired: Mutex<Vec<Box<dyn Runner>>>,
+    /// Free host memory that the device reaches.
+    host_pool: Arc<HostPool>,
     /// Whether the device is the caller's and goes on without us.
     outlived_by_device: bool,
     /// It was asked whether its cores are at rest.
@@ -198,6 +202,10 @@ pub(crate) struct Inner {
 impl Inner {
     pub(crate) fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    pub(crate) fn host_pool(&self) -> &Arc<HostPool> {
+        &self.host_pool
     }
 
     /// The units of a core that exists.
@@ -244,6 +252,7 @@ impl Inner {
         let units: Vec<&dyn Closing> = self.cores.iter().flat_map(CoreUnits::all).collect();
         let closed = self.workers.close(&units, options)?;
         self.retired.lock().extend(closed.retired);
+        self.host_pool.close();
         Ok(())
     }
 

@@ -5,12 +5,13 @@
 //! Spec: `c-api.md` sections 6.1 and 6.6, `xu.md` section 4.
 
 mod engine;
+mod host;
 
 pub(crate) use engine::{Transfer, TransferEngine, TransferStage};
 
 use crate::error::{Refused, ScheduleError};
 use crate::logical_core::Core;
-use crate::payload::{Element, Payload, Source, Target};
+use crate::payload::{ElementSource, ElementTarget, Payload, Source, Target};
 use crate::pending::{Pending, Returned};
 use crate::tensor::{Storage, Tensor};
 use engine::{Direction, Held};
@@ -94,28 +95,28 @@ impl TensorOpQueue {
     ///
     /// # Errors
     /// As [`TensorOpQueue::write`], with `elements`.
-    pub fn write_elements<T: Element>(
+    pub fn write_elements<S: ElementSource>(
         &self,
         tensor: &Tensor,
         first: u64,
-        elements: Vec<T>,
-    ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
-        let offset = byte_offset::<T>(first);
-        self.write_payload(tensor, offset, T::into_payload(elements))
+        elements: S,
+    ) -> Result<Pending<S>, Refused<S>> {
+        let offset = byte_offset::<S::Element>(first);
+        self.write_payload(tensor, offset, elements.into_payload())
     }
 
     /// As [`TensorOpQueue::read`], for numbers; `first` counts elements and not bytes.
     ///
     /// # Errors
     /// As [`TensorOpQueue::write`], with `into`.
-    pub fn read_elements<T: Element>(
+    pub fn read_elements<S: ElementTarget>(
         &self,
         tensor: &Tensor,
         first: u64,
-        into: Vec<T>,
-    ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
-        let offset = byte_offset::<T>(first);
-        self.read_payload(tensor, offset, T::into_payload(into))
+        into: S,
+    ) -> Result<Pending<S>, Refused<S>> {
+        let offset = byte_offset::<S::Element>(first);
+        self.read_payload(tensor, offset, into.into_payload())
     }
 
     /// Schedules a copy of `bytes` bytes between two tensors of this core, or within one, from byte `from_offset` to byte

@@ -2,6 +2,7 @@
 //!
 //! Called by the unit's runner on the worker thread.
 
+use crate::host_buffer::HostMemory;
 use crate::payload::Payload;
 use crate::pending::Outcome;
 use crate::tensor::Storage;
@@ -71,8 +72,15 @@ pub(crate) struct TransferEngine {
     /// Why the transfer at the head could not begin.
     refused: Option<OperationError>,
     fault: Option<String>,
-    /// Storage that the device may still touch after a fault: kept until the unit goes.
-    quarantine: Vec<Held>,
+    /// What the device may still touch after a fault: kept until the unit goes.
+    quarantine: Vec<Kept>,
+}
+
+/// The memory of a request that the device may still touch.
+#[derive(Debug)]
+struct Kept {
+    _tensors: Held,
+    _host: Option<Box<HostMemory>>,
 }
 
 impl TransferEngine {
@@ -98,6 +106,7 @@ impl Engine for TransferEngine {
 
     fn begin(&mut self, transfer: &mut Transfer) {
         self.fault = None;
+        transfer.payload.lend();
         self.refused = match transfer.operation.take() {
             Some(operation) => self.dma.begin(operation).err(),
             // Begun twice: nothing would be done, which must not look like success.
@@ -130,10 +139,14 @@ impl Engine for TransferEngine {
         Ok(())
     }
 
-    fn finish(&mut self, transfer: Transfer, status: Status) -> Outcome<Payload> {
+    fn finish(&mut self, mut transfer: Transfer, status: Status) -> Outcome<Payload> {
         if self.dma.end() {
-            self.quarantine.push(transfer.storage);
+            self.quarantine.push(Kept {
+                _tensors: transfer.storage,
+                _host: transfer.payload.keep(),
+            });
         }
+        transfer.payload.hand_back();
         let detail = self.fault.clone().filter(|_| !status.is_success());
         Outcome {
             status,
