@@ -130,5 +130,5 @@ pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
 pub use xu_ring::queue::NeverIssued;
 pub use xu_worker::{
     AskError, Cause, CloseError, CompletionEvent, Health, InFlight, Latencies, NotAnEventFd,
-    PollPolicy, QueueSnapshot, Refusal, Registered, Report, UnitError,
+    PollPolicy, QueueSnapshot, Refusal, Registered, Report, Skip, UnitError,
 };

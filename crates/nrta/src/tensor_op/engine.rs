@@ -9,7 +9,7 @@ use crate::tensor::Storage;
 use std::sync::Arc;
 use xu_abi::Status;
 use xu_device::tensor_op::{self, HostBytes, Operation, OperationError, TensorDma};
-use xu_worker::{Cause, Engine, Progress, Stage, StageError};
+use xu_worker::{Cause, Engine, Progress, SKIPPED, Stage, StageError};
 
 /// A request of a tensor-op queue. It owns all that is touched until it is complete.
 #[derive(Debug)]
@@ -104,6 +104,9 @@ impl Engine for TransferEngine {
     type Item = Transfer;
     type Outcome = Outcome<Payload>;
 
+    /// The device learns of a transfer when its turn comes, and not before.
+    const CAN_SKIP: bool = true;
+
     fn begin(&mut self, transfer: &mut Transfer) {
         self.fault = None;
         transfer.payload.lend();
@@ -137,6 +140,14 @@ impl Engine for TransferEngine {
     fn quiesce(&mut self) -> Result<(), Cause> {
         // Requests run one at a time, so behind the last one nothing is under way.
         Ok(())
+    }
+
+    fn skip(&mut self, transfer: Transfer) -> Outcome<Payload> {
+        Outcome {
+            status: SKIPPED,
+            detail: None,
+            value: transfer.payload,
+        }
     }
 
     fn finish(&mut self, mut transfer: Transfer, status: Status) -> Outcome<Payload> {
