@@ -298,13 +298,15 @@ fn f2_the_part_of_a_collective_cannot_be_skipped() {
 #[test]
 fn f2_a_thousand_answers_are_true() {
     let bench = Bench::new();
-    let mut expected = 0;
-    let mut skipped = 0;
+    let (mut expected, mut skipped) = (u32::MAX, 0);
     for round in 0..1_000u32 {
+        // One ahead, so that the worker is awake.
+        let ahead = expected.to_le_bytes().to_vec();
+        bench.moves.write(&bench.tensor, 0, ahead).unwrap().detach();
         let bytes = round.to_le_bytes().to_vec();
         let write = bench.moves.write(&bench.tensor, 0, bytes).unwrap();
         // From at once to late.
-        for _ in 0..round % 64 {
+        for _ in 0..(round % 64) * 64 {
             std::hint::spin_loop();
         }
         match (write.skip(), write.wait()) {

@@ -62,6 +62,7 @@
 //! | [`compute`] | run models |
 //! | [`collectives`] | all-gather, all-reduce, reduce-scatter |
 //! | [`pending`] | an accepted request |
+//! | [`after`] | one request when another has succeeded |
 //! | [`payload`] | host memory that requests own |
 //! | [`host_buffer`] | host memory that the device reaches |
 //! | [`events`] | eventfds that are signalled |
@@ -74,6 +75,7 @@
 //! | [`error`] | what can go wrong |
 #![forbid(unsafe_code)]
 
+pub mod after;
 pub mod builder;
 pub mod collectives;
 pub mod completions;
@@ -102,6 +104,7 @@ pub mod simulated {
     pub use xu_device::simulated::{Fault, FaultPlan, Mark, Rule, When};
 }
 
+pub use after::{Chain, ChainError};
 pub use builder::Builder;
 pub use collectives::{CollectivesQueue, Group, Prepared};
 pub use completions::Completions;
