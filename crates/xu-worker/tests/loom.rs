@@ -409,10 +409,10 @@ mod models {
         settle_against_drop: None, 20;
         settle_against_poll: None, 15;
         going_against_wait: None, 30;
-        skip_against_begin: None, 30;
+        skip_against_begin: None, 40;
         two_skip: Some(3), 300;
         skip_against_completion: Some(3), 80;
-        skip_against_drop: None, 60;
+        skip_against_drop: None, 200;
     }
 }
 
