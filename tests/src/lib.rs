@@ -28,7 +28,10 @@ struct State {
     holding: bool,
     held: VecDeque<(TpbIndex, SemIndex)>,
     fail_doorbells: bool,
+    allocated: Vec<(Place, DeviceAddr)>,
     released: Vec<DeviceAddr>,
+    written: u64,
+    read: u64,
     asked_for_rest: Vec<Duration>,
 }
 
@@ -80,6 +83,21 @@ impl Meddler {
         true
     }
 
+    /// Where memory has been reserved so far.
+    pub fn allocated(&self) -> Vec<(Place, DeviceAddr)> {
+        self.with(|state| state.allocated.clone())
+    }
+
+    /// Reserved and not released yet.
+    pub fn in_use(&self) -> usize {
+        self.with(|state| state.allocated.len() - state.released.len())
+    }
+
+    /// How many bytes the host has written to memory that the device reaches, and read from it, by calls.
+    pub fn touched(&self) -> (u64, u64) {
+        self.with(|state| (state.written, state.read))
+    }
+
     /// Where memory has been released so far.
     pub fn released(&self) -> Vec<DeviceAddr> {
         self.with(|state| state.released.clone())
@@ -112,7 +130,9 @@ impl Device for Meddler {
     }
 
     fn allocate(&self, place: Place, bytes: u64, align: u64) -> Result<DeviceAddr, DeviceError> {
-        self.inner.allocate(place, bytes, align)
+        let addr = self.inner.allocate(place, bytes, align)?;
+        self.with(|state| state.allocated.push((place, addr)));
+        Ok(addr)
     }
 
     fn release(&self, addr: DeviceAddr) -> Result<(), DeviceError> {
@@ -123,6 +143,7 @@ impl Device for Meddler {
     fn write(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), DeviceError> {
         let mut bytes = bytes.to_vec();
         self.with(|state| {
+            state.written += bytes.len() as u64;
             if let Some(alter) = &mut state.alter_write {
                 alter(to, &mut bytes);
             }
@@ -131,6 +152,7 @@ impl Device for Meddler {
     }
 
     fn read(&self, from: DeviceAddr, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.with(|state| state.read += into.len() as u64);
         self.inner.read(from, into)
     }
 

@@ -475,6 +475,9 @@ pub struct RequestError<T> {
     pub seq: SeqId,
     /// What went wrong, when more is known than the status says.
     pub detail: Option<String>,
+    /// It was skipped ([`Pending::skip`](crate::Pending::skip)): it has not run. The status is `FAILURE` then, for there is
+    /// none of its own, or that of the queue where that has broken.
+    pub skipped: bool,
     /// What the request gives back all the same: the buffer, or the timings of an execution.
     pub value: Option<T>,
 }
@@ -510,12 +513,16 @@ impl<T> fmt::Debug for RequestError<T> {
             .field("status", &self.status)
             .field("seq", &self.seq)
             .field("detail", &self.detail)
+            .field("skipped", &self.skipped)
             .finish_non_exhaustive()
     }
 }
 
 impl<T> fmt::Display for RequestError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.skipped {
+            return write!(f, "{} was skipped", self.seq);
+        }
         write!(f, "{} failed with {}", self.seq, self.status)?;
         match &self.detail {
             Some(detail) => write!(f, ": {detail}"),

@@ -69,7 +69,9 @@
 //! | [`request`] | a request that is prepared and not scheduled |
 //! | [`reserve`] | a place in a queue, before there is a request |
 //! | [`batch`] | many requests at once |
+//! | [`after`] | one request when another has succeeded |
 //! | [`payload`] | host memory that requests own |
+//! | [`host_buffer`] | host memory that the device reaches |
 //! | [`events`] | eventfds that are signalled |
 //! | [`completions`] | a queue's progress as a stream |
 //! | [`wait`] | wait for a sequence, and all before it |
@@ -87,6 +89,7 @@
     reason = "a refusal hands the request back as it is: a box would cost every request an allocation"
 )]
 
+pub mod after;
 pub mod any_queue;
 pub mod batch;
 pub mod bindings;
@@ -102,6 +105,7 @@ pub mod events;
 #[cfg(feature = "metrics")]
 pub mod exporter;
 pub mod failure;
+pub mod host_buffer;
 pub mod instance;
 mod lane;
 pub mod logical_core;
@@ -128,6 +132,7 @@ pub mod simulated {
     pub use xu_device::simulated::{Fault, FaultPlan, Injection, Mark, Rule, When};
 }
 
+pub use after::{Chain, ChainError};
 pub use any_queue::AnyQueue;
 pub use batch::Batch;
 pub use bindings::Bindings;
@@ -140,10 +145,11 @@ pub use cpus::CpuSet;
 pub use error::{Error, Refused, RequestError, ScheduleError};
 pub use events::{EventError, Subscription};
 pub use failure::Failure;
+pub use host_buffer::{HostBuffer, HostBufferError};
 pub use instance::Instance;
 pub use logical_core::Core;
 pub use model::{LoadedModel, ModelInfo, TensorInfo};
-pub use payload::{Element, Source, Target, bf16, f16};
+pub use payload::{Element, ElementSource, ElementTarget, Source, Target, bf16, f16};
 pub use pending::{Pending, Returned};
 pub use request::{RefusedBatch, Request};
 pub use reserve::Place;
@@ -166,5 +172,5 @@ pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
 pub use xu_ring::queue::NeverIssued;
 pub use xu_worker::{
     AskError, Cause, CloseError, CompletionEvent, Health, InFlight, Latencies, NotAnEventFd,
-    PollPolicy, QueueSnapshot, Refusal, Registered, Report, UnitError,
+    PollPolicy, QueueSnapshot, Refusal, Registered, Report, Skip, UnitError,
 };

@@ -1,11 +1,28 @@
 //! Host memory of a request: it goes in with the request and comes back with the outcome.
 //!
 //! Used by the tensor-op queues. A request owns its memory while the worker may touch it, so the caller gives it away and
-//! gets the very same back, without a copy: [`Source`] is what can be written from, [`Target`] what can be read into,
-//! [`Element`] what vectors of numbers hold.
+//! gets the very same back: nothing is copied when a request is scheduled or taken, and nothing is allocated.
+//!
+//! | memory | can be written from | can be read into | by |
+//! |---|---|---|---|
+//! | `Vec<u8>`, `Box<[u8]>` | yes | yes | `write`, `read` |
+//! | `Arc<[u8]>`, `&'static [u8]` | yes | no: others may look at it | `write` |
+//! | `bytes::Bytes` (feature `bytes`) | yes | no, likewise | `write` |
+//! | `bytes::BytesMut` (feature `bytes`) | yes | yes, as many bytes as it is long | `write`, `read` |
+//! | the first two rows, of any [`Element`] | as there | as there | `write_elements`, `read_elements` |
+//! | [`HostBuffer`] | yes | yes | `write_from`, `read_into` |
+//!
+//! Bytes and numbers have methods of their own, so that `vec![0; 64]` means 64 bytes where bytes are meant.
+//!
+//! # What is copied
+//!
+//! The DMA engine of a device does not reach the heap of a process. All memory above but a [`HostBuffer`] is therefore copied
+//! once by the worker, a chunk at a time, between itself and a bounce buffer that the device reaches. A [`HostBuffer`] is
+//! memory that the device reaches: the transfer copies nothing, and the only copy is the caller's, who fills or reads it.
 //!
 //! Inside, all of them are one type, [`Payload`], so that a queue holds requests of every kind and allocates for none.
 
+use crate::host_buffer::{HostBuffer, HostMemory};
 use crate::pending::Returned;
 use std::sync::Arc;
 use xu_device::elementwise::Dtype;
@@ -13,11 +30,37 @@ use zerocopy::IntoBytes;
 
 pub use half::{bf16, f16};
 
-/// Memory that can be written to a tensor. Sealed: `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `&'static [u8]`.
-pub trait Source: sealed::Bytes {}
+/// Bytes that can be written to a tensor. Sealed: `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `&'static [u8]`; with the feature
+/// `bytes` also `bytes::Bytes` and `bytes::BytesMut`.
+pub trait Source: sealed::Memory {}
 
-/// Memory that a tensor can be read into. Sealed: `Vec<u8>`, `Box<[u8]>`.
+/// Bytes that a tensor can be read into. Sealed: `Vec<u8>`, `Box<[u8]>`; with the feature `bytes` also `bytes::BytesMut`.
 pub trait Target: Source {}
+
+/// Numbers that can be written to a tensor. Sealed: `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `&'static [T]` of an [`Element`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = nrta::Runtime::builder().open()?;
+/// # let core = runtime.core(0)?;
+/// # let (moves, weights) = (core.tensor_op(0)?, core.allocate(16)?);
+/// use std::sync::Arc;
+///
+/// // Two requests share what nobody changes.
+/// let shared: Arc<[f32]> = Arc::from([0.25; 4]);
+/// let first = moves.write_elements(&weights, 0, Arc::clone(&shared))?;
+/// let second = moves.write_elements(&weights, 0, shared)?;
+/// assert!(Arc::ptr_eq(&first.wait()?, &second.wait()?));
+/// # Ok(())
+/// # }
+/// ```
+pub trait ElementSource: sealed::Memory {
+    /// What they are.
+    type Element: Element;
+}
+
+/// Numbers that a tensor can be read into. Sealed: `Vec<T>`, `Box<[T]>` of an [`Element`].
+pub trait ElementTarget: ElementSource {}
 
 /// A number as tensors hold it, little-endian. Sealed.
 ///
@@ -31,21 +74,21 @@ pub trait Element: sealed::Number {
 }
 
 pub(crate) mod sealed {
-    use super::Payload;
+    use super::{Elements, Payload};
     use crate::pending::Returned;
 
-    /// Goes into a payload and comes out of it again.
-    pub trait Bytes: Returned<Raw = Payload> + Send + 'static {
+    /// Goes into a payload and comes out of it again, itself.
+    pub trait Memory: Returned<Raw = Payload> + Send + 'static {
         #[doc(hidden)]
         fn into_payload(self) -> Payload;
     }
 
-    /// A number of which vectors go into a payload and come out of it again.
-    pub trait Number: Copy + Default + Send + 'static {
+    /// A number of which memory goes into a payload and comes out of it again.
+    pub trait Number: Copy + Default + Send + Sync + 'static {
         #[doc(hidden)]
-        fn into_payload(elements: Vec<Self>) -> Payload;
+        fn hold(elements: Elements<Self>) -> Payload;
         #[doc(hidden)]
-        fn from_payload(payload: Payload) -> Option<Vec<Self>>;
+        fn release(payload: Payload) -> Option<Elements<Self>>;
     }
 }
 
@@ -56,60 +99,126 @@ pub enum Payload {
     /// A request that stays on the device has none.
     #[default]
     None,
-    Boxed(Box<[u8]>),
-    Shared(Arc<[u8]>),
-    Constant(&'static [u8]),
-    U8(Vec<u8>),
-    I8(Vec<i8>),
-    U16(Vec<u16>),
-    I16(Vec<i16>),
-    U32(Vec<u32>),
-    I32(Vec<i32>),
-    U64(Vec<u64>),
-    I64(Vec<i64>),
-    F32(Vec<f32>),
-    F16(Vec<f16>),
-    Bf16(Vec<bf16>),
+    U8(Elements<u8>),
+    I8(Elements<i8>),
+    U16(Elements<u16>),
+    I16(Elements<i16>),
+    U32(Elements<u32>),
+    I32(Elements<i32>),
+    U64(Elements<u64>),
+    I64(Elements<i64>),
+    F32(Elements<f32>),
+    F16(Elements<f16>),
+    Bf16(Elements<bf16>),
+    #[cfg(feature = "bytes")]
+    Bytes(bytes::Bytes),
+    #[cfg(feature = "bytes")]
+    BytesMut(bytes::BytesMut),
+    /// The device reaches it: the worker never does.
+    Host(HostBuffer),
 }
 
-impl Payload {
-    /// The bytes to write from.
-    pub(crate) fn bytes(&self) -> &[u8] {
+/// Numbers of one type, by who owns them.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Elements<T: 'static> {
+    Vector(Vec<T>),
+    Boxed(Box<[T]>),
+    Shared(Arc<[T]>),
+    Constant(&'static [T]),
+}
+
+impl<T> Elements<T> {
+    fn as_slice(&self) -> &[T] {
         match self {
-            Self::None => &[],
-            Self::Boxed(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
-            Self::Constant(bytes) => bytes,
-            Self::U8(elements) => elements,
-            Self::I8(elements) => elements.as_bytes(),
-            Self::U16(elements) => elements.as_bytes(),
-            Self::I16(elements) => elements.as_bytes(),
-            Self::U32(elements) => elements.as_bytes(),
-            Self::I32(elements) => elements.as_bytes(),
-            Self::U64(elements) => elements.as_bytes(),
-            Self::I64(elements) => elements.as_bytes(),
-            Self::F32(elements) => elements.as_bytes(),
-            Self::F16(elements) => elements.as_bytes(),
-            Self::Bf16(elements) => elements.as_bytes(),
+            Self::Vector(elements) => elements,
+            Self::Boxed(elements) => elements,
+            Self::Shared(elements) => elements,
+            Self::Constant(elements) => elements,
         }
     }
 
-    /// The bytes to read into; none of what can only be written from.
+    /// None of what can only be written from.
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        match self {
+            Self::Vector(elements) => elements,
+            Self::Boxed(elements) => elements,
+            Self::Shared(_) | Self::Constant(_) => &mut [],
+        }
+    }
+}
+
+impl Payload {
+    /// The bytes to write from; none of what the device itself reaches.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::None | Self::Host(_) => &[],
+            Self::U8(elements) => elements.as_slice(),
+            Self::I8(elements) => elements.as_slice().as_bytes(),
+            Self::U16(elements) => elements.as_slice().as_bytes(),
+            Self::I16(elements) => elements.as_slice().as_bytes(),
+            Self::U32(elements) => elements.as_slice().as_bytes(),
+            Self::I32(elements) => elements.as_slice().as_bytes(),
+            Self::U64(elements) => elements.as_slice().as_bytes(),
+            Self::I64(elements) => elements.as_slice().as_bytes(),
+            Self::F32(elements) => elements.as_slice().as_bytes(),
+            Self::F16(elements) => elements.as_slice().as_bytes(),
+            Self::Bf16(elements) => elements.as_slice().as_bytes(),
+            #[cfg(feature = "bytes")]
+            Self::Bytes(bytes) => bytes,
+            #[cfg(feature = "bytes")]
+            Self::BytesMut(bytes) => bytes,
+        }
+    }
+
+    /// The bytes to read into; none of what can only be written from, or what the device itself reaches.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Self::None | Self::Shared(_) | Self::Constant(_) => &mut [],
-            Self::Boxed(bytes) => bytes,
-            Self::U8(elements) => elements,
-            Self::I8(elements) => elements.as_mut_bytes(),
-            Self::U16(elements) => elements.as_mut_bytes(),
-            Self::I16(elements) => elements.as_mut_bytes(),
-            Self::U32(elements) => elements.as_mut_bytes(),
-            Self::I32(elements) => elements.as_mut_bytes(),
-            Self::U64(elements) => elements.as_mut_bytes(),
-            Self::I64(elements) => elements.as_mut_bytes(),
-            Self::F32(elements) => elements.as_mut_bytes(),
-            Self::F16(elements) => elements.as_mut_bytes(),
-            Self::Bf16(elements) => elements.as_mut_bytes(),
+            Self::None | Self::Host(_) => &mut [],
+            Self::U8(elements) => elements.as_mut_slice(),
+            Self::I8(elements) => elements.as_mut_slice().as_mut_bytes(),
+            Self::U16(elements) => elements.as_mut_slice().as_mut_bytes(),
+            Self::I16(elements) => elements.as_mut_slice().as_mut_bytes(),
+            Self::U32(elements) => elements.as_mut_slice().as_mut_bytes(),
+            Self::I32(elements) => elements.as_mut_slice().as_mut_bytes(),
+            Self::U64(elements) => elements.as_mut_slice().as_mut_bytes(),
+            Self::I64(elements) => elements.as_mut_slice().as_mut_bytes(),
+            Self::F32(elements) => elements.as_mut_slice().as_mut_bytes(),
+            Self::F16(elements) => elements.as_mut_slice().as_mut_bytes(),
+            Self::Bf16(elements) => elements.as_mut_slice().as_mut_bytes(),
+            #[cfg(feature = "bytes")]
+            Self::Bytes(_) => &mut [],
+            #[cfg(feature = "bytes")]
+            Self::BytesMut(bytes) => bytes,
+        }
+    }
+}
+
+/// Memory that the device itself reaches. All other memory is touched by the worker alone, and so is nobody's concern once
+/// the worker has done with it.
+impl Payload {
+    /// The request begins: the device will reach the memory.
+    pub(crate) fn lend(&mut self) {
+        if let Self::Host(buffer) = self {
+            buffer.lend();
+        }
+    }
+
+    /// The device has done with the memory.
+    pub(crate) fn hand_back(&mut self) {
+        if let Self::Host(buffer) = self {
+            buffer.hand_back();
+        }
+    }
+
+    /// Takes the memory out, if the device may go on touching it.
+    pub(crate) fn keep(&mut self) -> Option<Box<HostMemory>> {
+        match core::mem::take(self) {
+            Self::Host(buffer) => buffer.keep(),
+            other => {
+                *self = other;
+                None
+            }
         }
     }
 }
@@ -123,24 +232,53 @@ impl Returned for () {
     }
 }
 
-impl<T: sealed::Number> Returned for Vec<T> {
-    type Raw = Payload;
+/// Memory of numbers: how it is owned, and which of [`Elements`] that is.
+macro_rules! memory {
+    ($($held:ty as $owned:ident;)*) => {
+        $(
+            impl<T: sealed::Number> Returned for $held {
+                type Raw = Payload;
 
-    fn from_raw(payload: Payload) -> Option<Self> {
-        T::from_payload(payload)
-    }
+                fn from_raw(payload: Payload) -> Option<Self> {
+                    match T::release(payload) {
+                        Some(Elements::$owned(elements)) => Some(elements),
+                        _ => None,
+                    }
+                }
+            }
+
+            impl<T: sealed::Number> sealed::Memory for $held {
+                fn into_payload(self) -> Payload {
+                    T::hold(Elements::$owned(self))
+                }
+            }
+
+            impl<T: Element> ElementSource for $held {
+                type Element = T;
+            }
+        )*
+    };
 }
 
-impl sealed::Bytes for Vec<u8> {
-    fn into_payload(self) -> Payload {
-        Payload::U8(self)
-    }
+memory! {
+    Vec<T> as Vector;
+    Box<[T]> as Boxed;
+    Arc<[T]> as Shared;
+    &'static [T] as Constant;
 }
+
+impl<T: Element> ElementTarget for Vec<T> {}
+impl<T: Element> ElementTarget for Box<[T]> {}
+
 impl Source for Vec<u8> {}
+impl Source for Box<[u8]> {}
+impl Source for Arc<[u8]> {}
+impl Source for &'static [u8] {}
 impl Target for Vec<u8> {}
 impl Target for Box<[u8]> {}
 
-macro_rules! bytes {
+/// Memory with an owner of its own kind.
+macro_rules! whole {
     ($($held:ty as $payload:ident;)*) => {
         $(
             impl Returned for $held {
@@ -153,33 +291,50 @@ macro_rules! bytes {
                     }
                 }
             }
-
-            impl sealed::Bytes for $held {
-                fn into_payload(self) -> Payload {
-                    Payload::$payload(self)
-                }
-            }
-
-            impl Source for $held {}
         )*
     };
 }
 
-bytes! {
-    Box<[u8]> as Boxed;
-    Arc<[u8]> as Shared;
-    &'static [u8] as Constant;
+whole! {
+    HostBuffer as Host;
+}
+
+#[cfg(feature = "bytes")]
+mod shared_bytes {
+    use super::{Payload, Returned, Source, Target, sealed};
+    use bytes::{Bytes, BytesMut};
+
+    whole! {
+        Bytes as Bytes;
+        BytesMut as BytesMut;
+    }
+
+    impl sealed::Memory for Bytes {
+        fn into_payload(self) -> Payload {
+            Payload::Bytes(self)
+        }
+    }
+
+    impl sealed::Memory for BytesMut {
+        fn into_payload(self) -> Payload {
+            Payload::BytesMut(self)
+        }
+    }
+
+    impl Source for Bytes {}
+    impl Source for BytesMut {}
+    impl Target for BytesMut {}
 }
 
 macro_rules! elements {
     ($($element:ty as $payload:ident is $dtype:ident;)*) => {
         $(
             impl sealed::Number for $element {
-                fn into_payload(elements: Vec<Self>) -> Payload {
+                fn hold(elements: Elements<Self>) -> Payload {
                     Payload::$payload(elements)
                 }
 
-                fn from_payload(payload: Payload) -> Option<Vec<Self>> {
+                fn release(payload: Payload) -> Option<Elements<Self>> {
                     match payload {
                         Payload::$payload(elements) => Some(elements),
                         _ => None,
@@ -208,5 +363,5 @@ elements! {
     bf16 as Bf16 is Bfloat16;
 }
 
-// Elements in memory are little-endian, and so are the vectors that hold them here.
+// Elements in memory are little-endian, and so is the memory that holds them here.
 const _: () = assert!(cfg!(target_endian = "little"));

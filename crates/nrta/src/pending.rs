@@ -9,7 +9,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use xu_abi::{SeqId, Status};
-use xu_worker::{Accepted, Completion, Lost};
+use xu_worker::{Accepted, Completion, Lost, Skip};
 
 /// How a request ended, as its engine tells it.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub trait Returned: Sized {
 pub struct Pending<T: Returned> {
     inner: Completion<Outcome<T::Raw>>,
     seq: SeqId,
+    /// The outcome was taken, of a request that was skipped.
+    was_skipped: bool,
 }
 
 impl<T: Returned> Pending<T> {
@@ -50,6 +52,7 @@ impl<T: Returned> Pending<T> {
         Self {
             inner: accepted.completion,
             seq: accepted.seq,
+            was_skipped: false,
         }
     }
 
@@ -82,12 +85,47 @@ impl<T: Returned> Pending<T> {
         self.inner.status()
     }
 
+    /// Has the request skipped if it has not begun, and says whether it is. Never blocks.
+    ///
+    /// Whoever comes first decides, this call or the worker that begins the request, and the answer never changes. A request
+    /// that is skipped stays in its place and completes in its turn: events and waits go on as for any other, no byte of it
+    /// moves, the queue stays healthy, and its outcome is a [`RequestError`] that is
+    /// [`skipped`](RequestError::skipped) and has the buffer. For an answer at once, drop the request as well.
+    ///
+    /// Requests of tensor-op queues can be skipped. An execution is with the device from the moment when it is accepted, and
+    /// the part of a collective is awaited by the other ranks: there the answer is always [`Skip::TooLate`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = nrta::Runtime::builder().open()?;
+    /// # let core = runtime.core(0)?;
+    /// # let (moves, tensor) = (core.tensor_op(0)?, core.allocate(4)?);
+    /// use nrta::Skip;
+    ///
+    /// let write = moves.write(&tensor, 0, vec![1; 4])?;
+    /// match (write.skip(), write.wait()) {
+    ///     (Skip::WillNotRun, Err(error)) => assert!(error.skipped && error.value == Some(vec![1; 4])),
+    ///     (Skip::TooLate, Ok(bytes)) => assert_eq!(bytes, [1; 4]),
+    ///     (answer, outcome) => unreachable!("{answer:?}, {outcome:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn skip(&self) -> Skip {
+        if self.was_skipped {
+            Skip::WillNotRun
+        } else {
+            self.inner.skip()
+        }
+    }
+
     /// Blocks until the request is complete.
     ///
     /// # Errors
     /// [`RequestError`] when it did not succeed.
     pub fn wait(self) -> Result<T, RequestError<T>> {
-        settle(self.seq, self.inner.wait())
+        let origin = self.origin();
+        settle(origin, self.inner.wait())
     }
 
     /// Blocks until the request is complete or `timeout` has passed.
@@ -95,10 +133,10 @@ impl<T: Returned> Pending<T> {
     /// # Errors
     /// The request itself when time is up: it is still in flight and can be waited for again.
     pub fn wait_timeout(self, timeout: Duration) -> Result<Result<T, RequestError<T>>, Self> {
-        let seq = self.seq;
+        let origin = self.origin();
         match self.inner.wait_timeout(timeout) {
-            Ok(outcome) => Ok(settle(seq, outcome)),
-            Err(inner) => Err(Self { inner, seq }),
+            Ok(outcome) => Ok(settle(origin, outcome)),
+            Err(inner) => Err(Self { inner, ..self }),
         }
     }
 
@@ -107,10 +145,18 @@ impl<T: Returned> Pending<T> {
     /// # Errors
     /// The request itself while it is in flight.
     pub fn try_take(self) -> Result<Result<T, RequestError<T>>, Self> {
-        let seq = self.seq;
+        let origin = self.origin();
         match self.inner.try_take() {
-            Ok(outcome) => Ok(settle(seq, outcome)),
-            Err(inner) => Err(Self { inner, seq }),
+            Ok(outcome) => Ok(settle(origin, outcome)),
+            Err(inner) => Err(Self { inner, ..self }),
+        }
+    }
+
+    /// Whose outcome it is. The caller has the request to itself, so that nobody skips it meanwhile.
+    fn origin(&self) -> Origin {
+        Origin {
+            seq: self.seq,
+            skipped: self.was_skipped || self.inner.is_skipped(),
         }
     }
 }
@@ -119,10 +165,10 @@ impl<T: Returned> Future for Pending<T> {
     type Output = Result<T, RequestError<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let seq = self.seq;
-        Pin::new(&mut self.inner)
-            .poll(cx)
-            .map(|outcome| settle(seq, outcome))
+        let origin = self.origin();
+        let outcome = Pin::new(&mut self.inner).poll(cx);
+        self.was_skipped = outcome.is_ready() && origin.skipped;
+        outcome.map(|outcome| settle(origin, outcome))
     }
 }
 
@@ -135,14 +181,21 @@ impl<T: Returned> fmt::Debug for Pending<T> {
     }
 }
 
-fn settle<T: Returned>(
+/// Which request an outcome comes from.
+struct Origin {
     seq: SeqId,
+    skipped: bool,
+}
+
+fn settle<T: Returned>(
+    Origin { seq, skipped }: Origin,
     outcome: Result<Outcome<T::Raw>, Lost>,
 ) -> Result<T, RequestError<T>> {
     let failed = |status, detail, value| RequestError {
         status,
         seq,
         detail,
+        skipped,
         value,
     };
     match outcome {

@@ -15,6 +15,7 @@ use crate::claims::Claim;
 use crate::collectives::{CollectivesStage, Group, Members};
 use crate::compute::ComputeStage;
 use crate::error::Error;
+use crate::host_buffer::HostPool;
 use crate::logical_core::Core;
 use crate::settings::Settings;
 use crate::spans;
@@ -68,6 +69,7 @@ impl Runtime {
             closed: AtomicBool::new(false),
             groups: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
+            host_pool: HostPool::new(&opened.device),
             asked_for_rest: AtomicBool::new(false),
             told_end: AtomicBool::new(false),
             outlived_by_device: opened.machine.is_none(),
@@ -240,6 +242,8 @@ pub(crate) struct Inner {
     groups: Mutex<Vec<Weak<Members>>>,
     /// Worker halves of closed units: they keep what a degraded unit's device may still touch.
     retired: Mutex<Vec<Box<dyn Runner>>>,
+    /// Free host memory that the device reaches.
+    host_pool: Arc<HostPool>,
     /// Whether the device is the caller's and goes on without us.
     outlived_by_device: bool,
     /// It was asked whether its cores are at rest.
@@ -298,6 +302,10 @@ impl Inner {
         }
     }
 
+    pub(crate) fn host_pool(&self) -> &Arc<HostPool> {
+        &self.host_pool
+    }
+
     /// The units of a core that exists.
     pub(crate) fn units(&self, core: u32) -> &CoreUnits {
         // PANIC: `Core` handles are made for existing cores only.
@@ -342,6 +350,7 @@ impl Inner {
         let units: Vec<&dyn Closing> = self.cores.iter().flat_map(CoreUnits::all).collect();
         let closed = self.workers.close(&units, options)?;
         self.retired.lock().extend(closed.retired);
+        self.host_pool.close();
         Ok(())
     }
 

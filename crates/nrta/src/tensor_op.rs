@@ -5,6 +5,7 @@
 //! Spec: `c-api.md` sections 6.1 and 6.6, `xu.md` section 4.
 
 mod engine;
+mod host;
 mod prepare;
 mod typed;
 
@@ -13,7 +14,7 @@ pub use prepare::Prepare;
 
 use crate::error::Refused;
 use crate::logical_core::Core;
-use crate::payload::{Element, Payload, Source, Target};
+use crate::payload::{ElementSource, ElementTarget, Payload, Source, Target};
 use crate::pending::{Pending, Returned};
 use crate::request::Request;
 use crate::tensor::Tensor;
@@ -100,12 +101,12 @@ impl TensorOpQueue {
     ///
     /// # Errors
     /// As [`TensorOpQueue::write`], with `elements`.
-    pub fn write_elements<T: Element>(
+    pub fn write_elements<S: ElementSource>(
         &self,
         tensor: &Tensor,
         first: u64,
-        elements: Vec<T>,
-    ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
+        elements: S,
+    ) -> Result<Pending<S>, Refused<S>> {
         self.at_once(self.prepare().write_elements(tensor, first, elements))
     }
 
@@ -113,12 +114,12 @@ impl TensorOpQueue {
     ///
     /// # Errors
     /// As [`TensorOpQueue::write`], with `into`.
-    pub fn read_elements<T: Element>(
+    pub fn read_elements<S: ElementTarget>(
         &self,
         tensor: &Tensor,
         first: u64,
-        into: Vec<T>,
-    ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
+        into: S,
+    ) -> Result<Pending<S>, Refused<S>> {
         self.at_once(self.prepare().read_elements(tensor, first, into))
     }
 

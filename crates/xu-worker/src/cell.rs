@@ -4,7 +4,14 @@
 //!   state:  0 ──── register ───▶ WAITING ─── settle ───▶ WAITING | DONE     settle then wakes
 //!           0 ──── settle ─────────────────────────────▶ DONE               here there is nobody to wake
 //!           0 ──── drop ───────▶ GONE ────── settle ───▶ GONE | DONE        here nobody to take it: settle drops it
+//!
+//!           0 ──── begin ──────▶ BEGUN                                      the request runs: too late to skip it
+//!           0 ──── skip ───────▶ SKIP ────── begin ────▶ SKIP | BEGUN       it never does
 //! ```
+//!
+//! The lower line is for requests that can be skipped; the cell of any other is `BEGUN` when it is made, and its worker does not
+//! ask. `SKIP` is set once or never, and only while neither `BEGUN` nor `DONE` is: so whoever has set it knows, and everybody
+//! who looks later sees the same.
 //!
 //! Used by [`completion`](mod@crate::completion) alone: the worker's end settles the cell once, the caller's end registers,
 //! sleeps and takes. One word decides whether they meet, so a worker whose request nobody waits for makes one atomic
@@ -35,6 +42,10 @@ const DONE: u32 = 1;
 const WAITING: u32 = 2;
 /// The taker went before the outcome came.
 const GONE: u32 = 4;
+/// The worker has come to the request, or the request cannot be skipped.
+const BEGUN: u32 = 8;
+/// The taker was there first: the request does not run.
+const SKIP: u32 = 16;
 
 /// Stands in the status until the worker writes; no status has this value.
 const NO_STATUS: i32 = i32::MIN;
@@ -79,17 +90,17 @@ pub(crate) struct Spare<T>(Arc<Cell<T>>);
 /// Both ends of a new cell, and its spare.
 pub(crate) type Ends<T> = (Settler<T>, Taker<T>, Spare<T>);
 
-/// Makes a cell.
-pub(crate) fn cell<T: Send>() -> Ends<T> {
-    Spare(Arc::new(Cell::new())).split()
+/// Makes a cell, of a request that can be skipped or not.
+pub(crate) fn cell<T: Send>(can_skip: bool) -> Ends<T> {
+    Spare(Arc::new(Cell::new(can_skip))).split()
 }
 
 impl<T> Spare<T> {
     /// Both ends of the cell as if it were new, if the ends before them are gone.
-    pub(crate) fn renew(mut self) -> Result<Ends<T>, Self> {
+    pub(crate) fn renew(mut self, can_skip: bool) -> Result<Ends<T>, Self> {
         match Arc::get_mut(&mut self.0) {
             Some(cell) => {
-                cell.reset();
+                cell.reset(can_skip);
                 Ok(self.split())
             }
             None => Err(self),
@@ -107,6 +118,19 @@ impl<T> Settler<T> {
     pub(crate) fn write_status(&self, status: Status) {
         // PAIRS: with the acquire load in `Taker::status`.
         self.0.status.store(status.raw(), Ordering::Release);
+    }
+
+    /// Says that the request begins, and whether it does: `false` when it was skipped.
+    pub(crate) fn begin(&self) -> bool {
+        let state = &self.0.state;
+        // Relaxed, here and in `skip`: nothing is handed over. Both change one word, so one of them comes first, and the other
+        //   sees it.
+        if Mutant::BeginAfterLook.is_seeded() {
+            let before = state.load(Ordering::Relaxed);
+            state.fetch_or(BEGUN, Ordering::Relaxed);
+            return before & SKIP == 0;
+        }
+        state.fetch_or(BEGUN, Ordering::Relaxed) & SKIP == 0
     }
 
     /// Gives the outcome to the other end. What comes of that is foreign code, and left to the caller.
@@ -161,6 +185,28 @@ impl<T> Taker<T> {
             NO_STATUS => None,
             raw => Some(Status::from_raw(raw)),
         }
+    }
+
+    /// Has the request skipped if it has not begun; says whether it is skipped.
+    pub(crate) fn skip(&self) -> bool {
+        let state = &self.0.state;
+        let may_skip = |before: u32| (before & (BEGUN | DONE | SKIP) == 0).then_some(before | SKIP);
+        if Mutant::SkipAfterLook.is_seeded() {
+            if may_skip(state.load(Ordering::Relaxed)).is_some() {
+                state.fetch_or(SKIP, Ordering::Relaxed);
+            }
+            return self.is_skipped();
+        }
+        match state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, may_skip) {
+            Ok(_) => true,
+            Err(before) => before & SKIP != 0,
+        }
+    }
+
+    /// Whether [`Taker::skip`] has said so.
+    pub(crate) fn is_skipped(&self) -> bool {
+        // Relaxed: as in `begin`.
+        self.0.state.load(Ordering::Relaxed) & SKIP != 0
     }
 
     /// Whether this is the process that made the cell, and not a child of it.
@@ -219,11 +265,16 @@ impl<T> Drop for Taker<T> {
     }
 }
 
+/// The state of a cell that nobody has touched.
+const fn fresh(can_skip: bool) -> u32 {
+    if can_skip { 0 } else { BEGUN }
+}
+
 impl<T> Cell<T> {
-    fn new() -> Self {
+    fn new(can_skip: bool) -> Self {
         Self {
             owner: Owner::here(),
-            state: AtomicU32::new(0),
+            state: AtomicU32::new(fresh(can_skip)),
             status: AtomicI32::new(NO_STATUS),
             outcome: UnsafeCell::new(None),
             waker: Mutex::new(None),
@@ -232,11 +283,11 @@ impl<T> Cell<T> {
     }
 
     /// Makes a cell that both ends have let go of as good as new.
-    fn reset(&mut self) {
+    fn reset(&mut self, can_skip: bool) {
         // Whoever left a waker has taken it away, or was woken.
         debug_assert!(self.waker.get_mut().is_none());
         // Relaxed: whoever gets an end of this cell learns of it later, with all that was done before.
-        self.state.store(0, Ordering::Relaxed);
+        self.state.store(fresh(can_skip), Ordering::Relaxed);
         self.status.store(NO_STATUS, Ordering::Relaxed);
     }
 

@@ -32,11 +32,24 @@ pub enum Lost {
     Forked,
 }
 
-/// Makes the two ends of one request's way back.
+/// What has become of the wish to skip a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "the request may run all the same"]
+pub enum Skip {
+    /// It has not begun, and never will.
+    WillNotRun,
+    /// It has begun, it is complete, or its queue cannot skip requests: its outcome says how it goes.
+    TooLate,
+}
+
+/// The status of a request that was skipped. There is none of its own for it.
+pub const SKIPPED: Status = Status::FAILURE;
+
+/// Makes the two ends of one request's way back, for a request that cannot be skipped.
 ///
 /// [`Unit::submit`](crate::Unit::submit) makes them itself; this is for who drives an [`Engine`](crate::Engine) alone.
 pub fn completion<T: Send>() -> (Notifier<T>, Completion<T>) {
-    let (settler, taker, _) = cell();
+    let (settler, taker, _) = cell(false);
     (Notifier(Some(settler)), Completion(Some(taker)))
 }
 
@@ -52,6 +65,12 @@ impl<T> Notifier<T> {
         if let Some(settler) = &self.0 {
             settler.write_status(status);
         }
+    }
+
+    /// Says that the request begins, and whether it does: `false` when its caller has skipped it. Called once, for requests
+    /// that can be skipped.
+    pub(crate) fn begin(&self) -> bool {
+        self.0.as_ref().is_none_or(Settler::begin)
     }
 
     /// Hands over the outcome and wakes whoever waits; called after the completion is visible.
@@ -101,6 +120,23 @@ impl<T> Completion<T> {
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         self.0.as_ref()?.status()
+    }
+
+    /// Has the request skipped if it has not begun. Never blocks; the answer is the same whenever this is asked, until the
+    /// outcome is taken.
+    ///
+    /// A skipped request stays in its queue and completes in its turn, with [`SKIPPED`] where its unit is healthy.
+    pub fn skip(&self) -> Skip {
+        match &self.0 {
+            Some(taker) if taker.is_here() && taker.skip() => Skip::WillNotRun,
+            _ => Skip::TooLate,
+        }
+    }
+
+    /// Whether [`Completion::skip`] has said [`Skip::WillNotRun`]. `false` again once the outcome is taken.
+    #[must_use]
+    pub fn is_skipped(&self) -> bool {
+        self.0.as_ref().is_some_and(Taker::is_skipped)
     }
 
     /// Blocks until the outcome is there: looks again for a short while, then sleeps.
@@ -209,6 +245,8 @@ impl<T> fmt::Debug for Completion<T> {
 pub(crate) struct Cells<T> {
     lent: VecDeque<Spare<T>>,
     most: usize,
+    /// Whether the requests can be skipped.
+    can_skip: bool,
 }
 
 /// How many cells are looked at for one that is free.
@@ -216,10 +254,11 @@ const LOOKS: usize = 2;
 
 impl<T: Send> Cells<T> {
     /// Remembers up to `most` cells.
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize, can_skip: bool) -> Self {
         Self {
             lent: VecDeque::new(),
             most,
+            can_skip,
         }
     }
 
@@ -238,12 +277,12 @@ impl<T: Send> Cells<T> {
             let Some(spare) = self.lent.pop_front() else {
                 break;
             };
-            match spare.renew() {
+            match spare.renew(self.can_skip) {
                 Ok(ends) => return ends,
                 Err(spare) => self.lent.push_back(spare),
             }
         }
-        cell()
+        cell(self.can_skip)
     }
 }
 

@@ -4,6 +4,7 @@
 //! submit lock, [`Engine`] on the worker thread; neither may block, but for [`Engine::quiesce`].
 //! Spec `xu.md` section 4 (submit funnel, step).
 
+use crate::completion::SKIPPED;
 use crate::health::Cause;
 use core::time::Duration;
 use xu_abi::Status;
@@ -62,6 +63,10 @@ pub trait Engine: Send {
     /// What the caller learns.
     type Outcome: Send;
 
+    /// Whether requests can be skipped by their callers until they begin: where nobody but the unit knows of a request before.
+    /// It costs one atomic operation for each request; where it is `false`, none.
+    const CAN_SKIP: bool = false;
+
     /// The request has reached the head of its queue: its clock starts.
     fn begin(&mut self, item: &mut Self::Item);
 
@@ -77,9 +82,14 @@ pub trait Engine: Send {
 
     /// Gives up what the request held and says what to tell its caller.
     ///
-    /// Called once per request, whether it ran or not, before its completion becomes visible.
+    /// Called once per request, whether it ran or not ([`Engine::skip`] is for those that were skipped), before its completion becomes visible.
     /// What the device may still touch must be kept, not freed: the unit is degraded then.
     fn finish(&mut self, item: Self::Item, status: Status) -> Self::Outcome;
+
+    /// As [`Engine::finish`] in its place, for a request that was skipped: it has not begun. The unit is healthy.
+    fn skip(&mut self, item: Self::Item) -> Self::Outcome {
+        self.finish(item, SKIPPED)
+    }
 
     /// The id of the model that the request runs, for the unit's `last_exec_model`; 0 is none.
     fn model(&self, item: &Self::Item) -> u32 {

@@ -41,12 +41,13 @@ impl<I: Send, O: Send> Funnel<I, O> {
         stage: AnyStage<I, O>,
         ring: Submitter<WorkItem<I, O>>,
         spares: Spares<I, O>,
+        can_skip: bool,
     ) -> Self {
         Self {
             stage,
             ring,
             spares,
-            cells: Cells::new(MOST_CELLS),
+            cells: Cells::new(MOST_CELLS, can_skip),
             quarantine: Vec::new(),
             reserved: 0,
         }

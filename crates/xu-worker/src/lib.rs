@@ -136,7 +136,7 @@ mod work_item;
 #[cfg(not(any(loom, miri)))]
 pub mod worker;
 
-pub use completion::{Completion, Lost, Notifier, completion};
+pub use completion::{Completion, Lost, Notifier, SKIPPED, Skip, completion};
 pub use engine::{Description, Engine, Progress, Stage, StageError};
 pub use eventfd::{AppEvent, CompletionEvent, EventId, NotAnEventFd};
 pub use events::Registered;

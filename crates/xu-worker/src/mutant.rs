@@ -42,6 +42,10 @@ mutants! { LANE: {
     DoneLoad = "done-load",
     /// Whoever waits for an outcome does not look again after it has said so.
     NoSecondLook = "no-second-look",
+    /// A worker looks whether its request is skipped before it says that it begins.
+    BeginAfterLook = "begin-after-look",
+    /// Who skips a request looks whether it has begun before they say so.
+    SkipAfterLook = "skip-after-look",
     /// A worker sleeps without looking again after it has said so.
     SleepWithoutLook = "sleep-without-look",
     /// No barrier stands between a worker's announcement and its second look.

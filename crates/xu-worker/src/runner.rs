@@ -3,7 +3,7 @@
 //! Driven by [`WorkerThread`](crate::WorkerThread). Spec `xu.md` section 4, step:
 //!
 //! ```text
-//!  peek -> begin once -> progress -> (Continue: return)
+//!  peek -> begin once, unless it is skipped -> progress -> (Continue: return)
 //!       -> finish: free what the request held
 //!       -> take one work count, where wakes are counted -> write the status -> pop -> notify
 //! ```
@@ -11,7 +11,7 @@
 //! An engine that panics degrades its unit; its queued requests complete with an error.
 
 use crate::cell::Aftermath;
-use crate::completion::Notifier;
+use crate::completion::{Notifier, SKIPPED};
 use crate::completion_pool::Lease;
 use crate::engine::{Engine, Progress};
 use crate::eventfd::{SignalError, WorkCount};
@@ -125,7 +125,8 @@ impl<E: Engine> Parts<E> {
             Err(PeekError::Empty) => Step::Idle,
             Err(corrupt) => self.broken(None, corrupt.to_string()),
             Ok(Look::InFlight) => Step::InFlight,
-            Ok(Look::Finished(seq, status)) => self.complete(seq, status),
+            Ok(Look::Finished(seq, status)) => self.complete(seq, Ending::Status(status)),
+            Ok(Look::Skipped(seq)) => self.complete(seq, Ending::Skipped),
             Ok(Look::Fatal(seq, cause)) => {
                 let status = cause.status;
                 // Degraded before the completion is visible: whoever sees the status also sees the health.
@@ -133,7 +134,7 @@ impl<E: Engine> Parts<E> {
                     seq: Some(seq),
                     ..cause
                 });
-                let step = self.complete(seq, status);
+                let step = self.complete(seq, Ending::Status(status));
                 self.tell_of_health();
                 step
             }
@@ -152,6 +153,13 @@ impl<E: Engine> Parts<E> {
             return Ok(Look::Finished(seq, Status::EXEC_UNIT_UNRECOVERABLE));
         }
         let begun = core::mem::replace(&mut self.begun, true);
+        if E::CAN_SKIP
+            && !begun
+            && let WorkItem::Execute(_, Some(notifier), _) = request
+            && !notifier.begin()
+        {
+            return Ok(Look::Skipped(seq));
+        }
         if !begun && let WorkItem::Execute(_, _, Some(accepted)) = request {
             self.shared.statistics.begin(*accepted);
         }
@@ -171,10 +179,10 @@ impl<E: Engine> Parts<E> {
     /// Steps 5 and 6: the consumer frees, then the completion becomes visible, then the caller is told.
     ///
     /// Whatever turns out to be broken on the way, this request completes in good order first.
-    fn complete(&mut self, seq: SeqId, status: Status) -> Step {
+    fn complete(&mut self, seq: SeqId, ending: Ending) -> Step {
         self.begun = false;
         self.mark_running(false);
-        let settled = match self.settle(seq, status) {
+        let settled = match self.settle(seq, ending) {
             Ok(Some(settled)) => settled,
             Ok(None) => {
                 return self.broken(Some(seq), "the slot at the head holds no request".into());
@@ -186,7 +194,7 @@ impl<E: Engine> Parts<E> {
             self.shared.unstage(seq);
         }
         let counted = self.take_count();
-        let popped = self.publish(settled, status);
+        let popped = self.publish(settled, ending);
         if let Err(error) = counted {
             let text = format!("no work count for a completed request: {error}");
             return self.broken(Some(seq), text);
@@ -202,7 +210,7 @@ impl<E: Engine> Parts<E> {
     fn settle(
         &mut self,
         seq: SeqId,
-        status: Status,
+        ending: Ending,
     ) -> Result<Option<Settled<E::Outcome>>, PeekError> {
         let Some(item) = self.ring.take()? else {
             return Ok(None);
@@ -212,10 +220,13 @@ impl<E: Engine> Parts<E> {
         Ok(Some(match self.returns.unpack(item) {
             WorkItem::Stop(notifier) => Settled::Stop(notifier),
             WorkItem::Execute(item, notifier, accepted) => {
-                if let Some(accepted) = accepted {
+                // How long it took to be skipped says nothing of the unit.
+                if let Some(accepted) = accepted
+                    && ending != Ending::Skipped
+                {
                     self.shared.statistics.end(accepted);
                 }
-                self.finish(item, notifier, seq, status)
+                self.finish(item, notifier, seq, ending)
             }
         }))
     }
@@ -227,12 +238,15 @@ impl<E: Engine> Parts<E> {
         item: E::Item,
         notifier: Option<Notifier<E::Outcome>>,
         seq: SeqId,
-        status: Status,
+        ending: Ending,
     ) -> Settled<E::Outcome> {
         let (engine, shared) = (&mut self.engine, &self.shared);
-        let finish = || {
-            shared.staged().record(engine.model(&item));
-            engine.finish(item, status)
+        let finish = || match ending {
+            Ending::Status(status) => {
+                shared.staged().record(engine.model(&item));
+                engine.finish(item, status)
+            }
+            Ending::Skipped => engine.skip(item),
         };
         match catch_unwind(AssertUnwindSafe(finish)) {
             Ok(outcome) => Settled::Execute(notifier, outcome),
@@ -241,8 +255,8 @@ impl<E: Engine> Parts<E> {
                     seq: Some(seq),
                     ..panicked(panic)
                 });
-                if status.is_success() {
-                    // What is counted later goes by this status.
+                if !ending.is_failure() {
+                    // What is counted later goes by this ending.
                     self.shared.statistics.fail();
                 }
                 self.tell_of_health();
@@ -282,12 +296,15 @@ impl<E: Engine> Parts<E> {
     /// The lock keeps a waiter from saying so half-way between: it either sees the completion, or is seen here. What is
     /// foreign code comes after it.
     #[inline(always)]
-    fn publish(&mut self, settled: Settled<E::Outcome>, status: Status) -> Result<(), Broken> {
+    fn publish(&mut self, settled: Settled<E::Outcome>, ending: Ending) -> Result<(), Broken> {
         let (ring, shared) = (&mut self.ring, &self.shared);
-        settled.write_status(status);
+        settled.write_status(ending.status());
         let is_stop = matches!(settled, Settled::Stop(_));
-        if !is_stop && !status.is_success() {
+        if !is_stop && ending.is_failure() {
             shared.statistics.fail();
+        }
+        if ending == Ending::Skipped && matches!(settled, Settled::Execute(..)) {
+            shared.statistics.skip();
         }
         let mut settled = Some(settled);
         let told = shared.under_mark_comp(|waits| {
@@ -329,7 +346,8 @@ impl<E: Engine> Parts<E> {
             // It was left between step 4 and now.
             shared.unstage(told.seq);
         }
-        if !is_stop {
+        if !is_stop && ending != Ending::Skipped {
+            let status = ending.status();
             let is_behind_fault =
                 status == Status::EXEC_UNIT_UNRECOVERABLE && shared.health() == Health::Degraded;
             trace::completed(told.seq, status, is_behind_fault, || self.engine.describe());
@@ -375,12 +393,12 @@ impl<E: Engine> Parts<E> {
     fn clear(&mut self) {
         self.begun = false;
         self.mark_running(false);
-        let status = Status::EXEC_UNIT_UNRECOVERABLE;
+        let ending = Ending::Status(Status::EXEC_UNIT_UNRECOVERABLE);
         while let Ok(seq) = self.ring.repair() {
-            let settled = self.settle(seq, status).ok().flatten();
+            let settled = self.settle(seq, ending).ok().flatten();
             // A descriptor that cannot be signalled leaves its waiters to look for themselves: there is nothing left here
             // that could be broken.
-            let _ = self.publish(settled.unwrap_or(Settled::Lost(None)), status);
+            let _ = self.publish(settled.unwrap_or(Settled::Lost(None)), ending);
         }
         // What cannot be read was not written.
         let _ = self.shared.work.take_all();
@@ -446,7 +464,33 @@ enum Broken {
 enum Look {
     InFlight,
     Finished(SeqId, Status),
+    /// Its caller does not want it to run, and it has not begun.
+    Skipped(SeqId),
     Fatal(SeqId, Cause),
+}
+
+/// How a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Status(Status),
+    /// It has not begun.
+    Skipped,
+}
+
+impl Ending {
+    #[inline(always)]
+    fn status(self) -> Status {
+        match self {
+            Self::Status(status) => status,
+            Self::Skipped => SKIPPED,
+        }
+    }
+
+    /// Whether it is counted as a failure: what its caller did not want is none.
+    #[inline(always)]
+    fn is_failure(self) -> bool {
+        matches!(self, Self::Status(status) if !status.is_success())
+    }
 }
 
 /// A finished request, its resources given up, its caller not told yet.

@@ -49,6 +49,7 @@ pub(crate) struct Statistics {
 #[repr(align(128))]
 struct WorkerTallies {
     failed: Tally,
+    skipped: Tally,
     /// When the request at the head was accepted, nanoseconds from the epoch; 0 when that is not known.
     head_since: AtomicU64,
     latencies: [Tally; BUCKETS],
@@ -62,6 +63,7 @@ impl Statistics {
             refused_full: Tally::default(),
             worker: Box::new(WorkerTallies {
                 failed: Tally::default(),
+                skipped: Tally::default(),
                 head_since: AtomicU64::new(0),
                 latencies: core::array::from_fn(|_| Tally::default()),
             }),
@@ -123,12 +125,22 @@ impl Statistics {
         self.worker.failed.add_one();
     }
 
+    /// A request that was skipped is about to complete. Called by the worker.
+    #[cold]
+    pub(crate) fn skip(&self) {
+        self.worker.skipped.add_one();
+    }
+
     pub(crate) fn refused_full(&self) -> u64 {
         self.refused_full.get()
     }
 
     pub(crate) fn failed(&self) -> u64 {
         self.worker.failed.get()
+    }
+
+    pub(crate) fn skipped(&self) -> u64 {
+        self.worker.skipped.get()
     }
 
     /// For how long the request at the head has been accepted. The caller sees to it that the head has not changed

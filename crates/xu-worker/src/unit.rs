@@ -200,7 +200,7 @@ where
         let work = WorkCount::new()?;
         // Relaxed: published below.
         claim.has_work_efd.store(work.number(), Ordering::Relaxed);
-        let funnel = Funnel::new(Box::new(stage), submitter, spares);
+        let funnel = Funnel::new(Box::new(stage), submitter, spares, E::CAN_SKIP);
         *claim.submit_work_lock.lock() = Some(Box::new(funnel));
         *claim.mark_comp_lock.lock() = Some(Box::new(Waits::new()));
         *claim.unstage_lock.lock() = Some(Box::default());

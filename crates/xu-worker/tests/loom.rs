@@ -25,8 +25,8 @@ use xu_worker::eventfd::{StopLatch, WorkCount};
 use xu_worker::mutant::Mutant;
 use xu_worker::rounds::{Ready, Rounds, Waiter};
 use xu_worker::{
-    Cause, Engine, Lost, PollPolicy, Progress, Refusal, Runner, Stage, StageError, Step, Unit,
-    UnitOptions, UnitRunner, completion,
+    Cause, Completion, Engine, Lost, PollPolicy, Progress, Refusal, Runner, Skip, Stage,
+    StageError, Step, Unit, UnitOptions, UnitRunner, completion,
 };
 
 /// An engine that is done at once.
@@ -73,6 +73,68 @@ fn unit(limit: u64, policy: PollPolicy) -> (Arc<Unit<AtOnce>>, UnitRunner<AtOnce
     };
     let (unit, runner) = Unit::new(xu, &options, AtOnce, AtOnce).expect("in memory");
     (Arc::new(unit), runner)
+}
+
+/// As [`AtOnce`], whose requests can be skipped. A request is where it says that it has begun.
+struct CanSkip;
+
+impl Stage for CanSkip {
+    type Item = Arc<AtomicUsize>;
+    type Outcome = Arc<AtomicUsize>;
+
+    fn prepare(&mut self, _: &mut Self::Item) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _: &mut Self::Item) -> Result<(), StageError> {
+        Ok(())
+    }
+}
+
+impl Engine for CanSkip {
+    type Item = Arc<AtomicUsize>;
+    type Outcome = Arc<AtomicUsize>;
+
+    const CAN_SKIP: bool = true;
+
+    fn begin(&mut self, begun: &mut Self::Item) {
+        begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn progress(&mut self, _: &mut Self::Item) -> Progress {
+        Progress::Done(Status::SUCCESS)
+    }
+
+    fn quiesce(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    fn finish(&mut self, item: Self::Item, _: Status) -> Self::Item {
+        item
+    }
+}
+
+/// A request that can be skipped, accepted, and the worker half that has not come to it.
+fn skippable() -> (
+    Arc<AtomicUsize>,
+    Completion<Arc<AtomicUsize>>,
+    Unit<CanSkip>,
+    UnitRunner<CanSkip>,
+) {
+    let xu = XuId::new(XuType::TensorOp, 0, 0).expect("exists");
+    let (unit, runner) =
+        Unit::new(xu, &UnitOptions::default(), CanSkip, CanSkip).expect("in memory");
+    let begun = Arc::new(AtomicUsize::new(0));
+    let accepted = unit.submit(Arc::clone(&begun)).expect("there is room");
+    (begun, accepted.completion, unit, runner)
+}
+
+/// Steps a unit on a thread of its own, until its request is complete.
+fn complete(mut runner: UnitRunner<CanSkip>) -> thread::JoinHandle<UnitRunner<CanSkip>> {
+    thread::spawn(move || {
+        assert_eq!(runner.step(), Step::Completed);
+        runner
+    })
 }
 
 /// Where the loop sleeps.
@@ -268,6 +330,62 @@ fn going_against_wait() {
     worker.join().expect("no panic");
 }
 
+/// A caller skips while the worker begins: they agree, and the outcome says the same.
+fn skip_against_begin() {
+    let (begun, completion, _unit, runner) = skippable();
+    let worker = complete(runner);
+    let answer = completion.skip();
+    let again = completion.skip();
+    worker.join().expect("no panic");
+    assert_eq!(answer, again);
+    let ran = begun.load(Ordering::SeqCst) == 1;
+    assert_eq!(answer == Skip::TooLate, ran, "{answer:?}");
+    assert_eq!(completion.status() == Some(Status::SUCCESS), ran);
+    assert_eq!(completion.skip(), answer, "it is complete");
+    assert_eq!(completion.is_skipped(), !ran);
+}
+
+/// Two threads skip one request: both get the same answer, which is true.
+fn two_skip() {
+    let (begun, completion, _unit, runner) = skippable();
+    let completion = Arc::new(completion);
+    let worker = complete(runner);
+    let other = {
+        let completion = Arc::clone(&completion);
+        thread::spawn(move || completion.skip())
+    };
+    let answer = completion.skip();
+    assert_eq!(other.join().expect("no panic"), answer);
+    worker.join().expect("no panic");
+    let ran = begun.load(Ordering::SeqCst) == 1;
+    assert_eq!(answer == Skip::TooLate, ran, "{answer:?}");
+}
+
+/// A caller skips and waits while the worker completes: it is woken either way.
+fn skip_against_completion() {
+    let (begun, completion, _unit, runner) = skippable();
+    let worker = complete(runner);
+    let answer = completion.skip();
+    let outcome = completion.wait().expect("an outcome");
+    let ran = outcome.load(Ordering::SeqCst) == 1;
+    assert_eq!(answer == Skip::TooLate, ran, "{answer:?}");
+    worker.join().expect("no panic");
+    drop(outcome);
+    assert_eq!(Arc::strong_count(&begun), 1);
+}
+
+/// A caller skips and goes while the worker completes: what the request held is dropped once.
+fn skip_against_drop() {
+    let (begun, completion, _unit, runner) = skippable();
+    let worker = complete(runner);
+    let answer = completion.skip();
+    drop(completion);
+    worker.join().expect("no panic");
+    let ran = begun.load(Ordering::SeqCst) == 1;
+    assert_eq!(answer == Skip::TooLate, ran, "{answer:?}");
+    assert_eq!(Arc::strong_count(&begun), 1);
+}
+
 mod models {
     use super::*;
 
@@ -291,6 +409,10 @@ mod models {
         settle_against_drop: None, 20;
         settle_against_poll: None, 15;
         going_against_wait: None, 30;
+        skip_against_begin: None, 40;
+        two_skip: Some(3), 300;
+        skip_against_completion: Some(3), 80;
+        skip_against_drop: None, 200;
     }
 }
 
@@ -302,6 +424,8 @@ mod mutants {
         done_store: DoneStore by settle_against_wait;
         done_load: DoneLoad by settle_against_wait;
         no_second_look: NoSecondLook by settle_against_poll;
+        begin_after_look: BeginAfterLook by skip_against_begin, skip_against_drop;
+        skip_after_look: SkipAfterLook by skip_against_begin, skip_against_completion;
         sleep_without_look: SleepWithoutLook by sleep_against_submit;
         no_barrier_before_look: NoBarrierBeforeLook by sleep_against_submit;
         no_barrier_before_question: NoBarrierBeforeQuestion by sleep_against_submit;

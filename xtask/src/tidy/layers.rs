@@ -60,6 +60,7 @@ const LAYERS: &[Layer] = &[
         name: "nrta",
         ours: &["xu-abi", "xu-ring", "xu-worker", "xu-device", "xu-model"],
         others: &[
+            "bytes",
             "futures-core",
             "half",
             "metrics",

@@ -2,13 +2,14 @@
 //!
 //! Called by the unit's runner on the worker thread.
 
+use crate::host_buffer::HostMemory;
 use crate::payload::Payload;
 use crate::pending::Outcome;
 use crate::tensor::Storage;
 use std::sync::Arc;
 use xu_abi::Status;
 use xu_device::tensor_op::{self, HostBytes, Operation, OperationError, TensorDma};
-use xu_worker::{Cause, Description, Engine, Progress, Stage, StageError};
+use xu_worker::{Cause, Description, Engine, Progress, SKIPPED, Stage, StageError};
 
 /// A request of a tensor-op queue. It owns all that is touched until it is complete.
 #[derive(Debug)]
@@ -73,8 +74,15 @@ pub(crate) struct TransferEngine {
     fault: Option<String>,
     /// What was finished last.
     last: Option<Direction>,
-    /// Storage that the device may still touch after a fault: kept until the unit goes.
-    quarantine: Vec<Held>,
+    /// What the device may still touch after a fault: kept until the unit goes.
+    quarantine: Vec<Kept>,
+}
+
+/// The memory of a request that the device may still touch.
+#[derive(Debug)]
+struct Kept {
+    _tensors: Held,
+    _host: Option<Box<HostMemory>>,
 }
 
 impl TransferEngine {
@@ -99,8 +107,12 @@ impl Engine for TransferEngine {
     type Item = Transfer;
     type Outcome = Outcome<Payload>;
 
+    /// The device learns of a transfer when its turn comes, and not before.
+    const CAN_SKIP: bool = true;
+
     fn begin(&mut self, transfer: &mut Transfer) {
         self.fault = None;
+        transfer.payload.lend();
         self.refused = match transfer.operation.take() {
             Some(operation) => self.dma.begin(operation).err(),
             // Begun twice: nothing would be done, which must not look like success.
@@ -133,11 +145,24 @@ impl Engine for TransferEngine {
         Ok(())
     }
 
-    fn finish(&mut self, transfer: Transfer, status: Status) -> Outcome<Payload> {
-        if self.dma.end() {
-            self.quarantine.push(transfer.storage);
-        }
+    fn skip(&mut self, transfer: Transfer) -> Outcome<Payload> {
         self.last = Some(transfer.direction);
+        Outcome {
+            status: SKIPPED,
+            detail: None,
+            value: transfer.payload,
+        }
+    }
+
+    fn finish(&mut self, mut transfer: Transfer, status: Status) -> Outcome<Payload> {
+        self.last = Some(transfer.direction);
+        if self.dma.end() {
+            self.quarantine.push(Kept {
+                _tensors: transfer.storage,
+                _host: transfer.payload.keep(),
+            });
+        }
+        transfer.payload.hand_back();
         let detail = self.fault.clone().filter(|_| !status.is_success());
         Outcome {
             status,

@@ -6,7 +6,7 @@
 use super::TensorOpQueue;
 use super::engine::{Direction, Held, Transfer};
 use crate::error::{Refused, ScheduleError};
-use crate::payload::{Element, Payload, Source, Target};
+use crate::payload::{ElementSource, ElementTarget, Payload, Source, Target};
 use crate::pending::Returned;
 use crate::request::{Home, Request};
 use crate::tensor::{Storage, Tensor};
@@ -22,7 +22,7 @@ use xu_device::tensor_op::{InvalidOperation, Operation};
 #[derive(Clone, Copy)]
 #[must_use = "it has prepared nothing yet"]
 pub struct Prepare<'q> {
-    queue: &'q TensorOpQueue,
+    pub(super) queue: &'q TensorOpQueue,
 }
 
 impl<'q> Prepare<'q> {
@@ -60,28 +60,28 @@ impl<'q> Prepare<'q> {
     ///
     /// # Errors
     /// As there, except that the queue is not asked.
-    pub fn write_elements<T: Element>(
+    pub fn write_elements<S: ElementSource>(
         &self,
         tensor: &Tensor,
         first: u64,
-        elements: Vec<T>,
-    ) -> Result<Request<Vec<T>>, Refused<Vec<T>>> {
-        let offset = byte_offset::<T>(first);
-        self.write_payload(tensor, offset, T::into_payload(elements))
+        elements: S,
+    ) -> Result<Request<S>, Refused<S>> {
+        let offset = byte_offset::<S::Element>(first);
+        self.write_payload(tensor, offset, elements.into_payload())
     }
 
     /// As [`TensorOpQueue::read_elements`].
     ///
     /// # Errors
     /// As there, except that the queue is not asked.
-    pub fn read_elements<T: Element>(
+    pub fn read_elements<S: ElementTarget>(
         &self,
         tensor: &Tensor,
         first: u64,
-        into: Vec<T>,
-    ) -> Result<Request<Vec<T>>, Refused<Vec<T>>> {
-        let offset = byte_offset::<T>(first);
-        self.read_payload(tensor, offset, T::into_payload(into))
+        into: S,
+    ) -> Result<Request<S>, Refused<S>> {
+        let offset = byte_offset::<S::Element>(first);
+        self.read_payload(tensor, offset, into.into_payload())
     }
 
     /// As [`TensorOpQueue::copy`].
@@ -251,13 +251,13 @@ impl<'q> Prepare<'q> {
         self.request(hold(), Payload::None)
     }
 
-    fn hold(&self, tensor: &Tensor) -> Result<Arc<Storage>, ScheduleError> {
+    pub(super) fn hold(&self, tensor: &Tensor) -> Result<Arc<Storage>, ScheduleError> {
         let core = &self.queue.core;
         core.check_process(self.queue.xu())?;
         tensor.storage_for(core.runtime(), core.index())
     }
 
-    fn request<T: Returned<Raw = Payload>>(
+    pub(super) fn request<T: Returned<Raw = Payload>>(
         &self,
         transfer: Result<Transfer, ScheduleError>,
         payload: Payload,

@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Write { to: Region },
     /// Device bytes to the host.
     Read { from: Region },
-    /// Device bytes to the device.
+    /// From one address that the device reaches to another.
     Copy { from: Region, to: Region },
     /// One value to every byte.
     Memset { to: Region, value: u8 },
@@ -72,6 +72,27 @@ impl Operation {
         })
     }
 
+    /// Writes `from`, host memory that the device reaches, to `to`: to the device a copy like any other, without the bounce
+    /// buffer.
+    ///
+    /// # Errors
+    /// [`InvalidOperation::NotHostMemory`], [`InvalidOperation::NotDeviceMemory`], [`InvalidOperation::Lengths`].
+    pub fn write_from(from: Region, to: Region) -> Result<Self, InvalidOperation> {
+        on_host(from)?;
+        on_device(to)?;
+        Self::move_all(from, to)
+    }
+
+    /// Reads `from` into `to`, host memory that the device reaches, without the bounce buffer.
+    ///
+    /// # Errors
+    /// As [`Operation::write_from`].
+    pub fn read_into(from: Region, to: Region) -> Result<Self, InvalidOperation> {
+        on_device(from)?;
+        on_host(to)?;
+        Self::move_all(from, to)
+    }
+
     /// Copies `from` to `to`, both in the memory of one core. The same range twice is an operation that does nothing.
     ///
     /// # Errors
@@ -89,6 +110,11 @@ impl Operation {
     pub fn copy_across(from: Region, to: Region) -> Result<Self, InvalidOperation> {
         on_device(from)?;
         on_device(to)?;
+        Self::move_all(from, to)
+    }
+
+    /// A copy between regions whose places have been looked at.
+    fn move_all(from: Region, to: Region) -> Result<Self, InvalidOperation> {
         if from.bytes() != to.bytes() {
             return Err(InvalidOperation::Lengths {
                 from: from.bytes(),
@@ -287,6 +313,14 @@ pub enum InvalidOperation {
         /// Where it is.
         place: Place,
     },
+    /// A region is not in host memory that the device reaches.
+    #[error("{region} is in {place}, not in host memory")]
+    NotHostMemory {
+        /// The region.
+        region: Region,
+        /// Where it is.
+        place: Place,
+    },
     /// Two regions are in the memory of different cores.
     #[error("one region is in {from}, the other in {to}")]
     Apart {
@@ -347,6 +381,13 @@ fn on_device(region: Region) -> Result<(), InvalidOperation> {
     match region.place() {
         Place::Hbm(_) => Ok(()),
         place @ Place::Host => Err(InvalidOperation::NotDeviceMemory { region, place }),
+    }
+}
+
+fn on_host(region: Region) -> Result<(), InvalidOperation> {
+    match region.place() {
+        Place::Host => Ok(()),
+        place @ Place::Hbm(_) => Err(InvalidOperation::NotHostMemory { region, place }),
     }
 }
 

@@ -11,8 +11,8 @@ use xu_abi::XuId;
 
 /// A queue as it was at one moment.
 ///
-/// Other threads go on meanwhile. The numbers of requests fit each other all the same: `failed` is at most `completed`, that
-/// is at most `issued`, and `depth` is the difference. Stops are no requests.
+/// Other threads go on meanwhile. The numbers of requests fit each other all the same: `failed` and `skipped` are at most
+/// `completed`, that is at most `issued`, and `depth` is the difference. Stops are no requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueSnapshot {
@@ -30,8 +30,10 @@ pub struct QueueSnapshot {
     pub issued: u64,
     /// Requests that are complete, whatever their status.
     pub completed: u64,
-    /// Requests that are complete without success.
+    /// Requests that are complete without success, but for those that were skipped.
     pub failed: u64,
+    /// Requests that were skipped by their callers, and are complete.
+    pub skipped: u64,
     /// Requests that were refused because the queue was full.
     pub queue_full: u64,
     /// Notifications that no application got, because its eventfd was full or broken.
@@ -50,7 +52,7 @@ impl<S: Stage> Unit<S> {
         let shared = &self.parts.shared;
         let statistics = &shared.statistics;
         // Each of these is at most the one after it, and later looks only find more.
-        let failed = statistics.failed();
+        let (failed, skipped) = (statistics.failed(), statistics.skipped());
         let completed = self.newest_request().cursor().get();
         let issued = self.newest_issued().cursor().get().max(completed);
         QueueSnapshot {
@@ -61,8 +63,9 @@ impl<S: Stage> Unit<S> {
             reserved: self.reserved(),
             issued,
             completed,
-            // It is counted just before the completion.
+            // They are counted just before the completion.
             failed: failed.min(completed),
+            skipped: skipped.min(completed),
             queue_full: statistics.refused_full(),
             lost_notifications: self.lost_notifications(),
             oldest_age: self.oldest_age(),
