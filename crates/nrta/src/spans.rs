@@ -39,12 +39,11 @@ use crate::model::LoadedModel;
 use crate::settings::Settings;
 use core::fmt::Display;
 use core::time::Duration;
-use tracing::level_filters::LevelFilter;
-use tracing::{Level, Span, debug, info, info_span, trace, warn};
+use tracing::{Span, debug, info, info_span, trace, warn};
 use xu_abi::record::ErrorKind;
 use xu_abi::{Engine, SeqId, Status, TpbIndex};
 use xu_device::DeviceError;
-use xu_worker::trace::guarded;
+use xu_worker::trace::{guarded, is_tracing};
 use xu_worker::{CloseError, QueueSnapshot};
 
 /// Around everything that opening says.
@@ -79,7 +78,7 @@ pub(crate) fn not_closed(error: &CloseError) {
 /// What an accepted execution runs.
 #[inline(always)]
 pub(crate) fn bound(seq: SeqId, model: &LoadedModel) {
-    if Level::TRACE <= LevelFilter::current() {
+    if is_tracing() {
         say_bound(seq, model);
     }
 }

@@ -347,10 +347,10 @@ impl<E: Engine> Parts<E> {
             shared.unstage(told.seq);
         }
         if !is_stop && ending != Ending::Skipped {
-            let status = ending.status();
-            let is_behind_fault =
-                status == Status::EXEC_UNIT_UNRECOVERABLE && shared.health() == Health::Degraded;
-            trace::completed(told.seq, status, is_behind_fault, || self.engine.describe());
+            let is_degraded = || shared.health() == Health::Degraded;
+            trace::completed(told.seq, ending.status(), is_degraded, || {
+                self.engine.describe()
+            });
         }
         told.signalled?;
         Ok(())

@@ -30,8 +30,13 @@ pub fn guarded(log: impl FnOnce()) {
     }
 }
 
-/// Whether somebody may listen to this level.
+/// Whether somebody may listen to everything: all that is asked where a request goes well.
 #[inline(always)]
+pub fn is_tracing() -> bool {
+    LevelFilter::current() == LevelFilter::TRACE
+}
+
+/// Whether somebody may listen to this level.
 fn is_heard(level: Level) -> bool {
     level <= LevelFilter::current()
 }
@@ -39,7 +44,7 @@ fn is_heard(level: Level) -> bool {
 /// Requests were accepted, of which `seq` is the last.
 #[inline(always)]
 pub(crate) fn accepted(seq: SeqId, requests: u64) {
-    if is_heard(Level::TRACE) {
+    if is_tracing() {
         say_accepted(seq, requests);
     }
 }
@@ -78,12 +83,25 @@ pub(crate) fn refused(refusal: &Refusal) {
 pub(crate) fn completed(
     seq: SeqId,
     status: Status,
-    is_behind_fault: bool,
+    is_degraded: impl FnOnce() -> bool,
     describe: impl FnOnce() -> Description,
 ) {
-    let level = if status.is_success() {
-        Level::TRACE
-    } else if is_behind_fault {
+    if !status.is_success() {
+        say_failed(seq, status, is_degraded, describe);
+    } else if is_tracing() {
+        say_completed(seq, status, Level::TRACE, describe);
+    }
+}
+
+#[cold]
+fn say_failed(
+    seq: SeqId,
+    status: Status,
+    is_degraded: impl FnOnce() -> bool,
+    describe: impl FnOnce() -> Description,
+) {
+    let is_behind_fault = status == Status::EXEC_UNIT_UNRECOVERABLE && is_degraded();
+    let level = if is_behind_fault {
         Level::DEBUG
     } else {
         Level::WARN
