@@ -24,6 +24,8 @@ mod cells;
 #[allow(unsafe_code, reason = "reads the time-stamp counter")]
 mod clock;
 mod device;
+#[allow(unsafe_code, reason = "a global allocator is an unsafe trait")]
+mod heap;
 mod host;
 mod item;
 mod lane;
@@ -43,7 +45,9 @@ mod report_run;
 mod report_svg;
 mod session;
 mod statistics;
+mod strace;
 mod verdict;
+mod whole_run;
 mod windows;
 mod worker;
 mod workload;
@@ -57,7 +61,8 @@ use session::Outcome;
 use workload::Rig;
 
 pub use device::device_report;
-pub use worker::{ClosedLoop, CountingHeap, LoopClock, worker_report};
+pub use heap::CountingHeap;
+pub use worker::{ClosedLoop, LoopClock, worker_report};
 
 /// Measures what the command line asks for, and prints the report or writes it.
 ///

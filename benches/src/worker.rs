@@ -1,13 +1,13 @@
 //! The report on the worker: how fast requests are answered, and what waiting for them costs.
 //!
 //! ```text
-//!   worker-report ──> options
+//!   worker-report ──> whole_run
 //!        │
 //!        ├──> cells ──> samples ──> service        who asks, and who answers
 //!        │                 │           ├──> own    the lane, through `crate::lane` alone
 //!        │                 │           └──> peers
 //!        │                 └──> procfs             whether a thread sleeps, and how long it ran
-//!        ├──> costs ──> system_calls, allocations (heap), cpu_time
+//!        ├──> costs ──> system_calls (strace), allocations (heap), cpu_time
 //!        └──> bars, report, report_costs
 //! ```
 //!
@@ -18,29 +18,31 @@ mod bars;
 mod cells;
 mod costs;
 mod cpu_time;
-#[allow(unsafe_code, reason = "a global allocator is an unsafe trait")]
-mod heap;
-mod options;
 mod own;
-mod peers;
+pub(crate) mod peers;
 mod procfs;
 mod report;
 mod report_costs;
-mod samples;
+pub(crate) mod samples;
 pub(crate) mod service;
 mod system_calls;
-mod tally;
+pub(crate) mod tally;
 
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::report_heading::Heading;
+use crate::whole_run::{Subject, WholeRun};
 use crate::workload::Rig;
 use crate::{host, pin, report_files, session};
 use costs::Costs;
-use options::Options;
+use system_calls::Errand;
 
-pub use heap::CountingHeap;
+const SUBJECT: Subject = Subject {
+    name: "worker",
+    what: "the worker against its peers",
+    has_errands: true,
+};
 
 /// Peers, as the registry calls them.
 const PEERS: [&str; 4] = ["rtrb", "tokio", "crossbeam-channel", "io-uring"];
@@ -50,13 +52,13 @@ const PEERS: [&str; 4] = ["rtrb", "tokio", "crossbeam-channel", "io-uring"];
 /// # Errors
 /// The command line is not understood, there are no two processors, or a file cannot be written.
 pub fn worker_report(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
-    let options = Options::parse(arguments)?;
+    let options = WholeRun::parse(&SUBJECT, arguments)?;
     if options.help {
-        print!("{}", options::HELP);
+        print!("{}", SUBJECT.help());
         return Ok(());
     }
-    if let Some(errand) = options.errand {
-        return system_calls::run(errand);
+    if let Some(errand) = &options.errand {
+        return system_calls::run(Errand::parse(errand)?);
     }
     let processors = pin::choose()?;
     let clock = Clock::calibrated();
@@ -67,7 +69,7 @@ pub fn worker_report(arguments: impl IntoIterator<Item = String>) -> Result<(), 
     let costs = Costs::measured(processors, options.smoke);
     let heading = Heading {
         facts: &facts,
-        command: &command(&options),
+        command: &options.command(&SUBJECT),
         busy,
         smoke: options.smoke,
     };
@@ -81,15 +83,6 @@ pub fn worker_report(arguments: impl IntoIterator<Item = String>) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// What a person types to repeat the run.
-fn command(options: &Options) -> String {
-    if options.smoke {
-        "cargo xtask bench worker --smoke".to_owned()
-    } else {
-        format!("cargo xtask bench worker --rounds {}", options.rounds)
-    }
 }
 
 /// A closed loop for a bench that brings its own statistics.
