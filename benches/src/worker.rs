@@ -28,8 +28,6 @@ pub(crate) mod service;
 mod system_calls;
 pub(crate) mod tally;
 
-use std::time::Duration;
-
 use crate::clock::Clock;
 use crate::report_heading::Heading;
 use crate::whole_run::{Subject, WholeRun};
@@ -37,6 +35,8 @@ use crate::workload::Rig;
 use crate::{host, pin, report_files, session};
 use costs::Costs;
 use system_calls::Errand;
+
+pub(crate) use cells::{DEPTHS, Entry, loops};
 
 const SUBJECT: Subject = Subject {
     name: "worker",
@@ -83,66 +83,4 @@ pub fn worker_report(arguments: impl IntoIterator<Item = String>) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// A closed loop for a bench that brings its own statistics.
-#[derive(Clone, Copy, Debug)]
-pub struct ClosedLoop {
-    /// Who answers, and how it is used where there is a choice.
-    pub name: [&'static str; 2],
-    drive: fn(pin::Pair, usize, &mut [u64]) -> bool,
-}
-
-impl ClosedLoop {
-    /// Every candidate.
-    #[must_use]
-    pub fn all() -> Vec<Self> {
-        let of = |entry: cells::Entry| Self {
-            name: [entry.name, entry.way],
-            drive: entry.drive,
-        };
-        cells::loops().into_iter().map(of).collect()
-    }
-
-    /// The depths that the report has.
-    #[must_use]
-    pub fn depths() -> [usize; 3] {
-        cells::DEPTHS
-    }
-
-    /// The time that so many requests take, `depth` of them outstanding, without starting and stopping.
-    ///
-    /// `None` where there are no two processors, or the system lacks what is needed.
-    #[must_use]
-    pub fn time(&self, clock: &LoopClock, depth: usize, requests: u64) -> Option<Duration> {
-        let block = tally::block(depth) as u64;
-        // CAST: as many as fit into memory.
-        let blocks = requests.div_ceil(block) as usize + 1;
-        let mut stamps = vec![1; blocks];
-        if !(self.drive)(clock.processors, depth, &mut stamps) {
-            return None;
-        }
-        let ticks = stamps[blocks - 1] - stamps[0];
-        let measured = (blocks - 1) as f64 * block as f64;
-        let ns = clock.clock.ns(ticks) * requests as f64 / measured;
-        Some(Duration::from_secs_f64(ns / 1e9))
-    }
-}
-
-/// Two processors and a clock for [`ClosedLoop::time`].
-#[derive(Debug)]
-pub struct LoopClock {
-    processors: pin::Pair,
-    clock: Clock,
-}
-
-impl LoopClock {
-    /// # Errors
-    /// There are no two processors.
-    pub fn new() -> Result<Self, String> {
-        Ok(Self {
-            processors: pin::choose()?,
-            clock: Clock::calibrated(),
-        })
-    }
 }
