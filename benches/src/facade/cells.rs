@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::by_hand::{ByHand, Greedy, GreedyAwake, InATask, InTurns, InTurnsAwake, Manner};
 use super::callers::{Blocking, CurrentThread, Executor, MultiThread, Task, Watching};
-use super::ours::Ours;
+use super::ours::{Each, Ours};
 use super::place::{NoLatency, Place, Simulated};
 use crate::cell::{self, Candidate, Lengths, Question};
 use crate::pin::Pair;
@@ -23,6 +23,8 @@ pub(crate) const PEERS: [&str; 2] = ["by hand, current thread", "by hand, multi 
 pub(crate) const TWIN: &str = "by hand, current thread, again";
 pub(crate) const BLOCKING: &str = "nrta, a thread that waits";
 pub(crate) const WATCHING: &str = "nrta, a thread that looks";
+/// Tensors are given with each call, and not bound once.
+pub(crate) const EACH: &str = "nrta, current thread, not bound";
 pub(crate) const IN_A_TASK: &str = "by hand, all on one thread";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +154,7 @@ pub(crate) fn loops() -> Vec<Entry> {
     entries.extend(Entry::by_hand::<NoLatency, CurrentThread>(TWIN));
     entries.extend(Entry::by_hand::<NoLatency, MultiThread>(PEERS[1]));
     entries.extend([
+        Entry::of::<Task<CurrentThread, Ours<NoLatency, Each>>>(EACH, ""),
         Entry::of::<Blocking<Ours<NoLatency>>>(BLOCKING, ""),
         Entry::of::<Watching<Ours<NoLatency>>>(WATCHING, ""),
         Entry::of::<Task<CurrentThread, InATask<NoLatency>>>(IN_A_TASK, ""),
