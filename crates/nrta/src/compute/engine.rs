@@ -156,7 +156,7 @@ impl Engine for ComputeEngine {
     }
 
     fn model(&self, run: &Run) -> u32 {
-        run.model()
+        run.model
     }
 
     fn finish(&mut self, run: Run, status: Status) -> Outcome<Execution> {
