@@ -7,6 +7,7 @@
 //!        ├──> cells ──> callers ──> service        the same loop asks both
 //!        │                            ├──> ours    `nrta`
 //!        │                            ├──> by_hand `mpsc`, `oneshot` and a thread that owns the device; or a task
+//!        │                            ├──> eager   either of them, whose answers are looked at again
 //!        │                            └──> place   the device: without latency, or the simulated machine
 //!        ├──> costs ──> strace, heap
 //!        └──> bars, report
@@ -19,6 +20,7 @@ mod by_hand;
 mod callers;
 mod cells;
 mod costs;
+mod eager;
 mod ours;
 mod place;
 mod report;

@@ -110,6 +110,19 @@ impl<P: Place, M: Manner> Service for ByHand<P, M> {
     fn request(&mut self) -> Answer {
         self.send()
     }
+
+    #[inline]
+    fn is_done(answer: &Answer) -> bool {
+        answer.is_done()
+    }
+}
+
+impl Answer {
+    /// Also when nobody will answer any more.
+    #[inline]
+    pub(super) fn is_done(&self) -> bool {
+        !self.0.is_empty() || self.0.is_terminated()
+    }
 }
 
 impl Future for Answer {

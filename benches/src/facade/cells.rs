@@ -6,6 +6,7 @@ use std::fmt;
 
 use super::by_hand::{ByHand, Greedy, GreedyAwake, InATask, InTurns, InTurnsAwake, Manner};
 use super::callers::{Blocking, CurrentThread, Executor, MultiThread, Task, Watching};
+use super::eager::Eager;
 use super::ours::{Each, Ours};
 use super::place::{NoLatency, Place, Simulated};
 use crate::cell::{self, Candidate, Lengths, Question};
@@ -25,6 +26,8 @@ pub(crate) const BLOCKING: &str = "nrta, a thread that waits";
 pub(crate) const WATCHING: &str = "nrta, a thread that looks";
 /// Tensors are given with each call, and not bound once.
 pub(crate) const EACH: &str = "nrta, current thread, not bound";
+/// Tasks that look again for a while before they sleep, on the current thread.
+pub(crate) const EAGER: [&str; 2] = ["nrta, awaits eagerly", "by hand, awaits eagerly"];
 pub(crate) const IN_A_TASK: &str = "by hand, all on one thread";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +84,14 @@ impl Question for Key {
         }
     }
 }
+
+/// Manners of the thread that owns the device.
+const WAYS: [&str; 4] = [
+    "greedy, sleeps",
+    "greedy, looks again",
+    "in turns, sleeps",
+    "in turns, looks again",
+];
 
 pub(crate) type Cell = cell::Cell<Key>;
 
@@ -139,10 +150,10 @@ impl Entry {
             Entry::of::<Task<E, ByHand<P, M>>>(name, way)
         }
         [
-            one::<P, E, Greedy>(name, "greedy, sleeps"),
-            one::<P, E, GreedyAwake>(name, "greedy, looks again"),
-            one::<P, E, InTurns>(name, "in turns, sleeps"),
-            one::<P, E, InTurnsAwake>(name, "in turns, looks again"),
+            one::<P, E, Greedy>(name, WAYS[0]),
+            one::<P, E, GreedyAwake>(name, WAYS[1]),
+            one::<P, E, InTurns>(name, WAYS[2]),
+            one::<P, E, InTurnsAwake>(name, WAYS[3]),
         ]
     }
 }
@@ -158,6 +169,11 @@ pub(crate) fn loops() -> Vec<Entry> {
         Entry::of::<Blocking<Ours<NoLatency>>>(BLOCKING, ""),
         Entry::of::<Watching<Ours<NoLatency>>>(WATCHING, ""),
         Entry::of::<Task<CurrentThread, InATask<NoLatency>>>(IN_A_TASK, ""),
+        Entry::of::<Task<CurrentThread, Eager<Ours<NoLatency>>>>(EAGER[0], ""),
+        Entry::of::<Task<CurrentThread, Eager<ByHand<NoLatency, Greedy>>>>(EAGER[1], WAYS[0]),
+        Entry::of::<Task<CurrentThread, Eager<ByHand<NoLatency, GreedyAwake>>>>(EAGER[1], WAYS[1]),
+        Entry::of::<Task<CurrentThread, Eager<ByHand<NoLatency, InTurns>>>>(EAGER[1], WAYS[2]),
+        Entry::of::<Task<CurrentThread, Eager<ByHand<NoLatency, InTurnsAwake>>>>(EAGER[1], WAYS[3]),
     ]);
     entries
 }

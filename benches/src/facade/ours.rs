@@ -126,6 +126,11 @@ impl<P: Place, W: Way> Service for Ours<P, W> {
             Err(refused) => panic!("the facade refuses a request: {refused}"),
         }
     }
+
+    #[inline]
+    fn is_done(answer: &Answer) -> bool {
+        answer.0.is_done()
+    }
 }
 
 impl<P: Place, W: Way> Waits for Ours<P, W> {
@@ -135,7 +140,7 @@ impl<P: Place, W: Way> Waits for Ours<P, W> {
     }
 
     fn watch(answer: Answer) -> bool {
-        while !answer.0.is_done() {
+        while !Self::is_done(&answer) {
             std::hint::spin_loop();
         }
         answer.0.wait().is_ok()

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::bars;
-use super::cells::{Key, OURS, PEERS, TWIN, Topic};
+use super::cells::{EAGER, Key, OURS, PEERS, TWIN, Topic};
 use super::costs::Costs;
 use crate::report_entry::{head, median_with_quartiles, names, notice, ratio_with_interval, row};
 use crate::report_heading::{Heading, warnings};
@@ -119,6 +119,8 @@ fn closed_loops(text: &mut String, topic: Topic, cells: &[Measured<Key>]) {
         ratios(text, &cells, &format!("{ours} / {peer}"), ours, peer);
     }
     if names.contains(&TWIN) {
+        let [ours, peer] = EAGER;
+        ratios(text, &cells, &format!("{ours} / {peer}"), ours, peer);
         ratios(text, &cells, "*noise floor*", TWIN, PEERS[0]);
     }
     cells.iter().for_each(|cell| notice(text, cell));

@@ -16,6 +16,9 @@ pub(crate) trait Service: Sized + Send + 'static {
 
     /// Schedules one request. There is room, and it never waits.
     fn request(&mut self) -> Self::Answer;
+
+    /// Whether the answer is there; nobody is told when it comes.
+    fn is_done(answer: &Self::Answer) -> bool;
 }
 
 /// A service that a thread without an executor can use.

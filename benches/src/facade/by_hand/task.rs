@@ -28,6 +28,11 @@ impl<P: Place> Service for InATask<P> {
     fn request(&mut self) -> Answer {
         self.0.send()
     }
+
+    #[inline]
+    fn is_done(answer: &Answer) -> bool {
+        answer.is_done()
+    }
 }
 
 async fn serve(mut jobs: mpsc::Receiver<Job>, mut lane: Lane) {
