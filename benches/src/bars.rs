@@ -4,7 +4,7 @@
 
 use crate::cells::{Key, NAIVE, RING, RTRB, SPSC, Topic};
 use crate::session::Measured;
-use crate::statistics::{Ratio, Summary};
+use crate::statistics::Ratio;
 use crate::verdict::{Judged, Verdict};
 
 /// Whom we compare with.
@@ -133,7 +133,7 @@ pub(crate) fn judge(cells: &[Measured]) -> Vec<Judged> {
 fn judge_one(bar: &Bar, cell: &Measured, cells: &[Measured]) -> Judged {
     let (peer, theirs) = match bar.peer {
         Peer::Named(name) => (name.to_owned(), cell.samples(name)),
-        Peer::BestOf(names) => match best_of(names, cell) {
+        Peer::BestOf(names) => match cell.best_of(names, bar.key.topic.is_rate()) {
             Some(name) => (format!("{name}, the best"), cell.samples(name)),
             None => ("the best".to_owned(), &[][..]),
         },
@@ -166,20 +166,6 @@ fn judge_one(bar: &Bar, cell: &Measured, cells: &[Measured]) -> Judged {
             bar.target,
         ),
     }
-}
-
-fn best_of<'a>(names: &[&'a str], cell: &Measured) -> Option<&'a str> {
-    let medians = names.iter().filter_map(|&name| {
-        let summary = Summary::of(cell.samples(name))?;
-        Some((name, summary.median))
-    });
-    let by_median = |a: &(&str, f64), b: &(&str, f64)| a.1.total_cmp(&b.1);
-    let best = if cell.key.topic.is_rate() {
-        medians.max_by(by_median)
-    } else {
-        medians.min_by(by_median)
-    };
-    best.map(|(name, _)| name)
 }
 
 #[cfg(test)]

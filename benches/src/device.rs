@@ -1,7 +1,7 @@
 //! The report on the device layer: what stager and harvester cost besides the bytes that they have to move.
 //!
 //! ```text
-//!   device-report ──> options
+//!   device-report ──> whole_run
 //!        │
 //!        ├──> cells ──> samples ──> subject
 //!        │                             ├──> lane       stager and harvester, on ...
@@ -18,26 +18,31 @@ mod by_hand;
 mod calls;
 mod cells;
 mod lane;
-mod null;
-mod options;
+pub(crate) mod null;
 mod report;
 mod samples;
 mod subject;
 
 use crate::clock::Clock;
 use crate::report_heading::Heading;
+use crate::whole_run::{Subject, WholeRun};
 use crate::workload::Rig;
 use crate::{host, pin, report_files, session};
-use options::Options;
+
+const SUBJECT: Subject = Subject {
+    name: "device",
+    what: "stager and harvester against the same work by hand",
+    has_errands: false,
+};
 
 /// Measures everything, and prints the report or writes it.
 ///
 /// # Errors
 /// The command line is not understood, there are no two processors, or a file cannot be written.
 pub fn device_report(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
-    let options = Options::parse(arguments)?;
+    let options = WholeRun::parse(&SUBJECT, arguments)?;
     if options.help {
-        print!("{}", options::HELP);
+        print!("{}", SUBJECT.help());
         return Ok(());
     }
     let processors = pin::choose()?;
@@ -48,7 +53,7 @@ pub fn device_report(arguments: impl IntoIterator<Item = String>) -> Result<(), 
     let outcome = session::run(&cells::all(), options.rounds, &mut rig);
     let heading = Heading {
         facts: &facts,
-        command: &options.command(),
+        command: &options.command(&SUBJECT),
         busy,
         smoke: options.smoke,
     };

@@ -1,5 +1,5 @@
-//! What the lane costs: benches that people run, and the reports that measure the ring and the worker against their peers,
-//! and the device layer against the same work by hand.
+//! What the lane costs: benches that people run, and the reports that measure the ring, the worker and the facade against
+//! their peers, and the device layer against the same work by hand.
 //!
 //! ```text
 //!   ring-report ──> options
@@ -10,10 +10,10 @@
 //!        └──> bars, report_*                                    what the samples say
 //! ```
 //!
-//! `worker-report` is in `worker` and `device-report` in `device`; both share the session, the windows, the probe and the
-//! tables.
+//! `worker-report` is in `worker`, `device-report` in `device` and `facade-report` in `facade`; all share the session, the
+//! windows, the probe and the tables.
 //!
-//! `cargo xtask bench ring`, `bench worker` and `bench device` run them. The method is described in `docs/verifying.md`.
+//! `cargo xtask bench ring`, `bench worker`, `bench device` and `bench facade` run them. The method is described in `docs/verifying.md`.
 //! Peers are dependencies of this package and of no other.
 #![deny(unsafe_code)]
 
@@ -23,7 +23,11 @@ mod cell;
 mod cells;
 #[allow(unsafe_code, reason = "reads the time-stamp counter")]
 mod clock;
+mod closed_loop;
 mod device;
+mod facade;
+#[allow(unsafe_code, reason = "a global allocator is an unsafe trait")]
+mod heap;
 mod host;
 mod item;
 mod lane;
@@ -43,7 +47,9 @@ mod report_run;
 mod report_svg;
 mod session;
 mod statistics;
+mod strace;
 mod verdict;
+mod whole_run;
 mod windows;
 mod worker;
 mod workload;
@@ -56,8 +62,11 @@ use options::Options;
 use session::Outcome;
 use workload::Rig;
 
+pub use closed_loop::{ClosedLoop, LoopClock};
 pub use device::device_report;
-pub use worker::{ClosedLoop, CountingHeap, LoopClock, worker_report};
+pub use facade::facade_report;
+pub use heap::CountingHeap;
+pub use worker::worker_report;
 
 /// Measures what the command line asks for, and prints the report or writes it.
 ///

@@ -1,6 +1,6 @@
 //! Rows of tables, and how a number looks in them.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use crate::session::Measured;
 use crate::statistics::{Ratio, Summary};
@@ -34,6 +34,17 @@ pub(crate) fn names<K>(cells: &[&Measured<K>]) -> Vec<&'static str> {
     names
 }
 
+/// Says which rows have too few samples to say anything.
+pub(crate) fn notice<K: fmt::Display>(text: &mut String, cell: &Measured<K>) {
+    if let Some(silent) = silent(cell) {
+        let _ = write!(
+            text,
+            "\nSkipped ({}), for want of good samples: {silent}.\n",
+            cell.key
+        );
+    }
+}
+
 /// The rows with too few samples to say anything, if there are any.
 pub(crate) fn silent<K>(cell: &Measured<K>) -> Option<String> {
     let silent: Vec<&str> = cell
@@ -55,6 +66,19 @@ pub(crate) fn median_with_quartiles<K>(cell: &Measured<K>, name: &str) -> String
             summary.count,
             cell.way(name)
                 .map_or_else(String::new, |way| format!(", {way}"))
+        ),
+        None => "-".to_owned(),
+    }
+}
+
+/// A median and quartiles of samples that are no row of a cell.
+pub(crate) fn quartiles(samples: &[f64], number: fn(f64) -> String) -> String {
+    match Summary::of(samples) {
+        Some(summary) => format!(
+            "**{}** {}-{}",
+            number(summary.median),
+            number(summary.lower),
+            number(summary.upper)
         ),
         None => "-".to_owned(),
     }

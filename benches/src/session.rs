@@ -39,6 +39,33 @@ impl<K> Measured<K> {
         row.map_or(&[], |row| &row.samples)
     }
 
+    /// Samples that are nanoseconds, as rates: so many times `unit` in a second.
+    pub(crate) fn as_rates(&self, unit: f64) -> Self
+    where
+        K: Clone,
+    {
+        let mut rates = self.clone();
+        for sample in rates.rows.iter_mut().flat_map(|row| &mut row.samples) {
+            *sample = 1e9 / unit / *sample;
+        }
+        rates
+    }
+
+    /// Of these candidates, the one with the best median in this run.
+    pub(crate) fn best_of<'a>(&self, names: &[&'a str], is_rate: bool) -> Option<&'a str> {
+        let medians = names.iter().filter_map(|&name| {
+            let summary = Summary::of(self.samples(name))?;
+            Some((name, summary.median))
+        });
+        let by_median = |a: &(&str, f64), b: &(&str, f64)| a.1.total_cmp(&b.1);
+        let best = if is_rate {
+            medians.max_by(by_median)
+        } else {
+            medians.min_by(by_median)
+        };
+        best.map(|(name, _)| name)
+    }
+
     /// How it is used, where there was a choice.
     pub(crate) fn way(&self, name: &str) -> Option<&'static str> {
         let row = self.rows.iter().find(|row| row.name == name)?;

@@ -1,13 +1,13 @@
 //! The report on the worker: how fast requests are answered, and what waiting for them costs.
 //!
 //! ```text
-//!   worker-report ──> options
+//!   worker-report ──> whole_run
 //!        │
 //!        ├──> cells ──> samples ──> service        who asks, and who answers
 //!        │                 │           ├──> own    the lane, through `crate::lane` alone
 //!        │                 │           └──> peers
 //!        │                 └──> procfs             whether a thread sleeps, and how long it ran
-//!        ├──> costs ──> system_calls, allocations (heap), cpu_time
+//!        ├──> costs ──> system_calls (strace), allocations (heap), cpu_time
 //!        └──> bars, report, report_costs
 //! ```
 //!
@@ -18,29 +18,31 @@ mod bars;
 mod cells;
 mod costs;
 mod cpu_time;
-#[allow(unsafe_code, reason = "a global allocator is an unsafe trait")]
-mod heap;
-mod options;
 mod own;
-mod peers;
+pub(crate) mod peers;
 mod procfs;
 mod report;
 mod report_costs;
-mod samples;
+pub(crate) mod samples;
 pub(crate) mod service;
 mod system_calls;
-mod tally;
-
-use std::time::Duration;
+pub(crate) mod tally;
 
 use crate::clock::Clock;
 use crate::report_heading::Heading;
+use crate::whole_run::{Subject, WholeRun};
 use crate::workload::Rig;
 use crate::{host, pin, report_files, session};
 use costs::Costs;
-use options::Options;
+use system_calls::Errand;
 
-pub use heap::CountingHeap;
+pub(crate) use cells::{DEPTHS, Entry, loops};
+
+const SUBJECT: Subject = Subject {
+    name: "worker",
+    what: "the worker against its peers",
+    has_errands: true,
+};
 
 /// Peers, as the registry calls them.
 const PEERS: [&str; 4] = ["rtrb", "tokio", "crossbeam-channel", "io-uring"];
@@ -50,13 +52,13 @@ const PEERS: [&str; 4] = ["rtrb", "tokio", "crossbeam-channel", "io-uring"];
 /// # Errors
 /// The command line is not understood, there are no two processors, or a file cannot be written.
 pub fn worker_report(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
-    let options = Options::parse(arguments)?;
+    let options = WholeRun::parse(&SUBJECT, arguments)?;
     if options.help {
-        print!("{}", options::HELP);
+        print!("{}", SUBJECT.help());
         return Ok(());
     }
-    if let Some(errand) = options.errand {
-        return system_calls::run(errand);
+    if let Some(errand) = &options.errand {
+        return system_calls::run(Errand::parse(errand)?);
     }
     let processors = pin::choose()?;
     let clock = Clock::calibrated();
@@ -67,7 +69,7 @@ pub fn worker_report(arguments: impl IntoIterator<Item = String>) -> Result<(), 
     let costs = Costs::measured(processors, options.smoke);
     let heading = Heading {
         facts: &facts,
-        command: &command(&options),
+        command: &options.command(&SUBJECT),
         busy,
         smoke: options.smoke,
     };
@@ -81,75 +83,4 @@ pub fn worker_report(arguments: impl IntoIterator<Item = String>) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// What a person types to repeat the run.
-fn command(options: &Options) -> String {
-    if options.smoke {
-        "cargo xtask bench worker --smoke".to_owned()
-    } else {
-        format!("cargo xtask bench worker --rounds {}", options.rounds)
-    }
-}
-
-/// A closed loop for a bench that brings its own statistics.
-#[derive(Clone, Copy, Debug)]
-pub struct ClosedLoop {
-    /// Who answers, and how it is used where there is a choice.
-    pub name: [&'static str; 2],
-    drive: fn(pin::Pair, usize, &mut [u64]) -> bool,
-}
-
-impl ClosedLoop {
-    /// Every candidate.
-    #[must_use]
-    pub fn all() -> Vec<Self> {
-        let of = |entry: cells::Entry| Self {
-            name: [entry.name, entry.way],
-            drive: entry.drive,
-        };
-        cells::loops().into_iter().map(of).collect()
-    }
-
-    /// The depths that the report has.
-    #[must_use]
-    pub fn depths() -> [usize; 3] {
-        cells::DEPTHS
-    }
-
-    /// The time that so many requests take, `depth` of them outstanding, without starting and stopping.
-    ///
-    /// `None` where there are no two processors, or the system lacks what is needed.
-    #[must_use]
-    pub fn time(&self, clock: &LoopClock, depth: usize, requests: u64) -> Option<Duration> {
-        let block = tally::block(depth) as u64;
-        // CAST: as many as fit into memory.
-        let blocks = requests.div_ceil(block) as usize + 1;
-        let mut stamps = vec![1; blocks];
-        if !(self.drive)(clock.processors, depth, &mut stamps) {
-            return None;
-        }
-        let ticks = stamps[blocks - 1] - stamps[0];
-        let measured = (blocks - 1) as f64 * block as f64;
-        let ns = clock.clock.ns(ticks) * requests as f64 / measured;
-        Some(Duration::from_secs_f64(ns / 1e9))
-    }
-}
-
-/// Two processors and a clock for [`ClosedLoop::time`].
-#[derive(Debug)]
-pub struct LoopClock {
-    processors: pin::Pair,
-    clock: Clock,
-}
-
-impl LoopClock {
-    /// # Errors
-    /// There are no two processors.
-    pub fn new() -> Result<Self, String> {
-        Ok(Self {
-            processors: pin::choose()?,
-            clock: Clock::calibrated(),
-        })
-    }
 }

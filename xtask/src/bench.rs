@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: builds a measuring harness in `benches` and runs it.
 //!
-//! Called by `main`. A whole run rewrites `docs/bench-ring.md` and its charts, `docs/bench-worker.md` or
-//! `docs/bench-device.md`; a quick or partial one writes beside the build products, so that it never replaces numbers that
+//! Called by `main`. A whole run rewrites `docs/bench-ring.md` and its charts, `docs/bench-worker.md`,
+//! `docs/bench-device.md` or `docs/bench-facade.md`; a quick or partial one writes beside the build products, so that it never replaces numbers that
 //! were taken with care.
 
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ pub(crate) struct BenchOptions {
     pub(crate) cell: Option<String>,
 }
 
-/// How to measure the worker or the device layer: everything, always.
+/// How to measure the worker, the device layer or the facade: everything, always.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllOptions {
     /// Only to see that it runs.
@@ -50,6 +50,11 @@ pub(crate) fn worker(workspace: &Workspace, options: &AllOptions) -> Result<bool
 /// Measures the device layer. Whether the harness ended well.
 pub(crate) fn device(workspace: &Workspace, options: &AllOptions) -> Result<bool, String> {
     all(workspace, "device", options)
+}
+
+/// Measures the facade. Whether the harness ended well.
+pub(crate) fn facade(workspace: &Workspace, options: &AllOptions) -> Result<bool, String> {
+    all(workspace, "facade", options)
 }
 
 fn all(workspace: &Workspace, subject: &str, options: &AllOptions) -> Result<bool, String> {

@@ -16,6 +16,7 @@ pub(crate) enum Command {
     BenchRing(BenchOptions),
     BenchWorker(AllOptions),
     BenchDevice(AllOptions),
+    BenchFacade(AllOptions),
     Fuzz(FuzzOptions),
     Soak(SoakOptions),
     /// Prints the layouts and constants, or writes them to their files.
@@ -121,11 +122,13 @@ fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command, S
             .map(|options| options.map_or(Command::Help, Command::BenchWorker)),
         Some("device") => parse_bench_all("device", arguments)
             .map(|options| options.map_or(Command::Help, Command::BenchDevice)),
+        Some("facade") => parse_bench_all("facade", arguments)
+            .map(|options| options.map_or(Command::Help, Command::BenchFacade)),
         Some("--help" | "-h") => Ok(Command::Help),
         other => {
             let other = other.unwrap_or("nothing");
             Err(format!(
-                "bench measures `ring`, `worker` or `device`, and not `{other}`"
+                "bench measures `ring`, `worker`, `device` or `facade`, and not `{other}`"
             ))
         }
     }
@@ -324,6 +327,7 @@ cargo xtask abi [--write]      print every layout and constant, or write them to
 cargo xtask bench ring [...]   measure the ring against its peers, and write docs/bench-ring.md
 cargo xtask bench worker [...] measure the worker against its peers, and write docs/bench-worker.md
 cargo xtask bench device [...] measure stager and harvester against the work by hand, and write docs/bench-device.md
+cargo xtask bench facade [...] measure the facade against a design by hand, and write docs/bench-facade.md
 cargo xtask fuzz [...]         run the fuzz targets, each for a while
 cargo xtask soak [...]         run random machines with random faults against the oracle, for long
 cargo xtask setup              install the tools that are missing, and say which
@@ -346,9 +350,9 @@ Options of bench ring:
                           three-stage, single) need; the report goes to target/bench-ring
   --cell TEXT             only cells whose name has this text; likewise
 
-Options of bench worker and bench device:
+Options of bench worker, bench device and bench facade:
   --rounds N              samples of each candidate in each cell (31)
-  --smoke                 12 rounds, to see that it runs; the report goes to target/bench-worker or target/bench-device
+  --smoke                 12 rounds, to see that it runs; the report goes to target/bench-worker and so on
 
 Options of fuzz:
   --seconds N             how long each target runs (20)
@@ -461,6 +465,10 @@ mod tests {
         assert_eq!(
             parsed("bench device --rounds 7 --smoke"),
             Ok(Command::BenchDevice(smoke()))
+        );
+        assert_eq!(
+            parsed("bench facade --rounds 7 --smoke"),
+            Ok(Command::BenchFacade(smoke()))
         );
         for line in ["bench --help", "bench worker --help", "bench device -h"] {
             assert_eq!(parsed(line), Ok(Command::Help), "{line}");

@@ -73,6 +73,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::BenchRing(options) => bench::ring(&workspace, &options),
         Command::BenchWorker(options) => bench::worker(&workspace, &options),
         Command::BenchDevice(options) => bench::device(&workspace, &options),
+        Command::BenchFacade(options) => bench::facade(&workspace, &options),
         Command::Fuzz(options) => fuzz::fuzz(&workspace, &options),
         Command::Soak(options) => soak::soak(&workspace, &options),
         Command::Tidy => {

@@ -1,11 +1,13 @@
 //! A device that costs nothing: flat memory without locks, and records that are there as soon as they are asked for.
 //!
-//! Under the stager and the harvester while they are measured, so that what is left is their own cost.
+//! Under the stager and the harvester while they are measured, so that what is left is their own cost; and under the facade
+//! and its peer, where one thread stages and another may harvest.
 //! It knows nothing of requests and descriptors; what it is told, it stores.
 //! Memory is words, since all that the lane writes is whole words at multiples of four.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 use xu_abi::record::{RECORD_SIZE, Subtype, ring_bits};
 use xu_abi::{DeviceAddr, Engine, SemIndex, StatusRecord, TpbIndex};
 use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape, map};
@@ -15,7 +17,8 @@ use super::calls::{Call, Counts};
 
 /// Where memory begins. Everything the lane reserves fits behind it.
 const BASE: u64 = 1 << 32;
-const WORDS: usize = 1 << 17;
+/// Enough for stager and harvester; a whole runtime needs more.
+const BYTES: usize = 1 << 19;
 const TPBS: usize = 2;
 const QUEUES: usize = map::NOTIFICATION_QUEUES as usize;
 
@@ -36,6 +39,8 @@ pub(crate) struct NullDevice<const COUNTED: bool> {
     rings: [[Ring; QUEUES]; TPBS],
     doorbell: Doorbell,
     counts: Counts,
+    /// From when its clock counts.
+    epoch: Instant,
 }
 
 /// The writer's end of a notification ring.
@@ -48,12 +53,18 @@ struct Ring {
 
 impl<const COUNTED: bool> NullDevice<COUNTED> {
     pub(crate) fn new(doorbell: Doorbell) -> Self {
+        Self::with_memory(doorbell, BYTES)
+    }
+
+    /// With memory for so many bytes.
+    pub(crate) fn with_memory(doorbell: Doorbell, bytes: usize) -> Self {
         Self {
-            memory: (0..WORDS).map(|_| AtomicU32::new(0)).collect(),
+            memory: (0..bytes / 4).map(|_| AtomicU32::new(0)).collect(),
             reserved: AtomicU64::new(0),
             rings: Default::default(),
             doorbell,
             counts: Counts::default(),
+            epoch: Instant::now(),
         }
     }
 
@@ -73,7 +84,7 @@ impl<const COUNTED: bool> NullDevice<COUNTED> {
         let Some(ring) = self.ring(tpb, nq) else {
             return;
         };
-        // Relaxed: one thread does everything here.
+        // Relaxed: one thread rings doorbells.
         let written = ring.written.load(Ordering::Relaxed);
         let records = ring.records.load(Ordering::Relaxed).max(1);
         let at = ring.base.load(Ordering::Relaxed) + written % records * RECORD_SIZE;
@@ -81,9 +92,23 @@ impl<const COUNTED: bool> NullDevice<COUNTED> {
         if (written / records).is_multiple_of(2) == map::FIRST_PHASE {
             record.ring_and_tag |= ring_bits::PHASE;
         }
-        let bytes: [u8; 16] = transmute!(record);
-        let _ = self.store(DeviceAddr::new(at), &bytes);
+        self.publish(DeviceAddr::new(at), transmute!(record));
         ring.written.store(written + 1, Ordering::Relaxed);
+    }
+
+    /// Writes a record as a device does: what makes it valid, its phase, comes last.
+    fn publish(&self, at: DeviceAddr, record: [u8; 16]) {
+        let [first, rest @ ..] = record.as_chunks::<4>().0 else {
+            return;
+        };
+        let Ok([to, others @ ..]) = self.words(at, record.len()) else {
+            return;
+        };
+        for (word, bytes) in others.iter().zip(rest) {
+            word.store(u32::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        // PAIRS: with the acquire load in `load_acquire`, on the thread that harvests.
+        to.store(u32::from_le_bytes(*first), Ordering::Release);
     }
 
     fn ring(&self, tpb: TpbIndex, nq: u8) -> Option<&Ring> {
@@ -113,6 +138,10 @@ impl<const COUNTED: bool> NullDevice<COUNTED> {
         Ok(())
     }
 
+    fn bytes(&self) -> u64 {
+        4 * self.memory.len() as u64
+    }
+
     #[inline]
     fn count(&self, call: Call) {
         if COUNTED {
@@ -127,7 +156,7 @@ impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
             arch: 2,
             // CAST: two.
             tpbs: TPBS as u16,
-            hbm_bytes: 4 * WORDS as u64,
+            hbm_bytes: self.bytes(),
         }
     }
 
@@ -135,7 +164,7 @@ impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
         self.count(Call::Other);
         let reserved = self.reserved.load(Ordering::Relaxed);
         let at = reserved.next_multiple_of(align);
-        let free = (4 * WORDS as u64).saturating_sub(at);
+        let free = self.bytes().saturating_sub(at);
         if bytes > free {
             return Err(DeviceError::OutOfMemory {
                 place,
@@ -246,14 +275,16 @@ impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
         Ok(MemoryErrors::default())
     }
 
+    /// Costs what the host's clock costs.
     fn now_ns(&self) -> u64 {
-        0
+        // CAST: 584 years fit.
+        self.epoch.elapsed().as_nanos() as u64
     }
 
     fn clock(&self) -> Clock {
         Clock {
             ticks: 0,
-            host_ns: 0,
+            host_ns: self.now_ns(),
             expected_increment: 1.0,
             actual_increment: 1.0,
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::calls::{Calls, Counted, NAMES};
 use super::cells::{CONTROLS, Key, SAME_CALLS, TWIN, Topic};
 use crate::report_entry::{
-    head, median_with_quartiles, names, ratio_with_interval, row, short, silent,
+    head, median_with_quartiles, names, notice, ratio_with_interval, row, short,
 };
 use crate::report_heading::{Heading, warnings};
 use crate::report_run;
@@ -80,18 +80,14 @@ fn times(text: &mut String, topic: Topic, cells: &[Measured<Key>]) {
         row(text, name, entries);
     }
     for cell in cells {
-        if let Some(silent) = silent(cell) {
-            let _ = write!(
-                text,
-                "\nSkipped ({}), for want of good samples: {silent}.\n",
-                cell.key
-            );
-        }
+        notice(text, cell);
     }
 }
 
 fn rates(text: &mut String, cells: &[Measured<Key>]) {
-    let cells: Vec<Measured<Key>> = of(cells, Topic::RoundTrip).map(per_second).collect();
+    let cells: Vec<Measured<Key>> = of(cells, Topic::RoundTrip)
+        .map(|cell| cell.as_rates(1e3))
+        .collect();
     let cells: Vec<&Measured<Key>> = cells.iter().collect();
     text.push_str(
         "\n## Executions per second\n\n\
@@ -166,15 +162,6 @@ fn of(cells: &[Measured<Key>], topic: Topic) -> impl Iterator<Item = &Measured<K
 
 fn columns<'a>(cells: &'a [&Measured<Key>]) -> impl Iterator<Item = String> + 'a {
     cells.iter().map(|cell| format!("{} TPB", cell.key.tpbs))
-}
-
-/// The same samples as thousands in a second.
-fn per_second(cell: &Measured<Key>) -> Measured<Key> {
-    let mut rates = cell.clone();
-    for sample in rates.rows.iter_mut().flat_map(|row| &mut row.samples) {
-        *sample = 1e6 / *sample;
-    }
-    rates
 }
 
 #[cfg(test)]

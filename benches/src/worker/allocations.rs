@@ -1,8 +1,8 @@
 //! How often a request takes memory from the heap, in the steady state: on the caller's thread and on the worker's.
 
-use super::heap;
 use super::own::lane_on;
 use super::service::{self, Caller};
+use crate::heap;
 use crate::lane::{ByCompletion, ByCursor, Lane, Policy};
 use crate::pin::{self, Pair};
 

@@ -41,7 +41,7 @@ impl Costs {
             .calls
             .iter()
             .find(|calls| calls.policy == policy && calls.way == way);
-        found.map_or(&[], |calls| &calls.all)
+        found.map_or(&[], |calls| &calls.per_request.all)
     }
 
     pub(crate) fn allocations_of(&self, policy: Policy, way: &str) -> Option<f64> {

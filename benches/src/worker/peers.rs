@@ -18,7 +18,7 @@ pub(super) mod echo;
 pub(super) mod nops;
 pub(super) mod queues;
 pub(super) mod ring;
-pub(super) mod tasks;
+pub(crate) mod tasks;
 
 use std::thread::{Builder, JoinHandle};
 

@@ -6,7 +6,7 @@ use super::bars;
 use super::cells::{DEFAULT, Key, RTRB, TWIN, Topic};
 use super::costs::Costs;
 use super::report_costs;
-use crate::report_entry::{head, median_with_quartiles, names, ratio_with_interval, row, silent};
+use crate::report_entry::{head, median_with_quartiles, names, notice, ratio_with_interval, row};
 use crate::report_heading::{Heading, warnings};
 use crate::session::{InState, Measured, Outcome};
 use crate::{report_bars, report_run};
@@ -89,7 +89,7 @@ fn closed_loops(text: &mut String, cells: &[Measured<Key>]) {
             name,
             cells
                 .iter()
-                .map(|cell| median_with_quartiles(&rates(cell), name)),
+                .map(|cell| median_with_quartiles(&cell.as_rates(1e6), name)),
         );
     }
     let _ = write!(
@@ -108,7 +108,7 @@ fn closed_loops(text: &mut String, cells: &[Measured<Key>]) {
     }
     let noise = |cell: &&Measured<Key>| ratio_with_interval(cell.samples(RTRB), cell.samples(TWIN));
     row(text, "*noise floor*", cells.iter().map(noise));
-    notices(text, &cells);
+    cells.iter().for_each(|cell| notice(text, cell));
 }
 
 fn single_requests(text: &mut String, cells: &[Measured<Key>]) {
@@ -137,34 +137,12 @@ fn single_requests(text: &mut String, cells: &[Measured<Key>]) {
             ];
             row(text, name, entries.into_iter());
         }
-        notices(text, &[cell]);
+        notice(text, cell);
     }
 }
 
 fn of_topic(cells: &[Measured<Key>], topic: Topic) -> impl Iterator<Item = &Measured<Key>> {
     cells.iter().filter(move |cell| cell.key.topic == topic)
-}
-
-/// The same samples as millions in a second.
-fn rates(cell: &Measured<Key>) -> Measured<Key> {
-    let mut rates = cell.clone();
-    for sample in rates.rows.iter_mut().flat_map(|row| &mut row.samples) {
-        *sample = 1000.0 / *sample;
-    }
-    rates
-}
-
-/// Says which rows have too few samples to say anything.
-fn notices(text: &mut String, cells: &[&Measured<Key>]) {
-    for cell in cells {
-        if let Some(silent) = silent(cell) {
-            let _ = write!(
-                text,
-                "\nSkipped ({}), for want of good samples: {silent}.\n",
-                cell.key
-            );
-        }
-    }
 }
 
 #[cfg(test)]

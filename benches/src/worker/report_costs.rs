@@ -4,9 +4,8 @@ use std::fmt::Write;
 
 use super::costs::Costs;
 use super::cpu_time::{CpuTime, Waiting};
-use super::system_calls::{Calls, NAMED};
-use crate::report_entry::{head, row, short};
-use crate::statistics::Summary;
+use crate::report_entry::{head, quartiles, row, short};
+use crate::strace;
 
 pub(super) fn write(text: &mut String, costs: &Costs) {
     system_calls(text, costs);
@@ -25,25 +24,11 @@ fn system_calls(text: &mut String, costs: &Costs) {
         let _ = writeln!(text, "Skipped: {fault}.");
         return;
     }
-    let named = NAMED.iter().map(|(name, _)| format!("`{name}`"));
-    let columns = ["caller", "all"].map(str::to_owned).into_iter();
-    head(text, "policy", columns.chain(named));
-    for calls in &costs.calls {
-        let entries = [calls.way.to_owned(), quartiles(&calls.all, two_digits)];
-        let named = calls.named.iter().copied().map(two_digits);
-        row(text, calls.policy.name(), entries.into_iter().chain(named));
-    }
-    let _ = writeln!(text, "\n{}", other_calls(&costs.calls));
-}
-
-/// What has no column.
-fn other_calls(calls: &[Calls]) -> String {
-    let beside = |calls: &Calls| {
-        let all = calls.all.iter().sum::<f64>() / calls.all.len() as f64;
-        (all - calls.named.iter().sum::<f64>()).abs()
-    };
-    let most = calls.iter().map(beside).fold(0.0, f64::max);
-    format!("Calls without a column: {most:.2} at most.")
+    let errands = costs.calls.iter().map(|calls| {
+        let who = vec![calls.policy.name().to_owned(), calls.way.to_owned()];
+        (who, &calls.per_request)
+    });
+    strace::table_of(text, &["policy", "caller"], errands);
 }
 
 fn allocations(text: &mut String, costs: &Costs) {
@@ -96,21 +81,4 @@ fn entries(waiting: &Waiting) -> [String; 4] {
         quartiles(&waiting.woken, short),
         format!("{:.3}", waiting.idle),
     ]
-}
-
-fn quartiles(samples: &[f64], number: fn(f64) -> String) -> String {
-    match Summary::of(samples) {
-        Some(summary) => format!(
-            "**{}** {}-{}",
-            number(summary.median),
-            number(summary.lower),
-            number(summary.upper)
-        ),
-        None => "-".to_owned(),
-    }
-}
-
-fn two_digits(value: f64) -> String {
-    // No minus before a nought.
-    format!("{:.2}", value + 0.0).replace("-0.00", "0.00")
 }

@@ -83,7 +83,14 @@ const LAYERS: &[Layer] = &[
     // No crate, but the one package that may know the peers of the ring and of the worker.
     Layer {
         name: "benches",
-        ours: &["xu-abi", "xu-ring", "xu-worker", "xu-device", "nrta"],
+        ours: &[
+            "xu-abi",
+            "xu-ring",
+            "xu-worker",
+            "xu-device",
+            "xu-model",
+            "nrta",
+        ],
         others: &[
             // The device that costs nothing writes records.
             "zerocopy",

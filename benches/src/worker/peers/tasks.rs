@@ -58,7 +58,7 @@ enum Asks {
 }
 
 /// A thread for each of these processors.
-fn on_threads(processors: &[usize]) -> std::io::Result<Runtime> {
+pub(crate) fn on_threads(processors: &[usize]) -> std::io::Result<Runtime> {
     let started = AtomicUsize::new(0);
     let each = processors.to_vec();
     let pinned = move || {

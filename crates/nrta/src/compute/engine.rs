@@ -51,6 +51,8 @@ pub(crate) struct ComputeEngine {
     numerical_errors: NumericalErrors,
     /// What the log says of the execution that was finished last.
     description: Description,
+    /// When the execution at the head began, until it is looked at for the first time: the clock is not read twice for that.
+    begun_ns: Option<u64>,
     /// Error flags of the execution at the head, by physical core.
     flags: Flags,
     /// How the execution at the head ended; `None` while it runs, and when it never ran.
@@ -83,6 +85,7 @@ impl ComputeEngine {
             timeout,
             numerical_errors,
             description: Description::default(),
+            begun_ns: None,
             flags: Flags::default(),
             report: None,
             detail: None,
@@ -147,11 +150,14 @@ impl Engine for ComputeEngine {
         self.detail = None;
         self.flags = Flags::of(&self.tpbs);
         let now_ns = self.device.now_ns();
+        self.begun_ns = Some(now_ns);
         self.harvester.begin(now_ns, run.staged, self.timeout);
     }
 
     fn progress(&mut self, _: &mut Run) -> Progress {
-        match self.harvester.step(self.device.now_ns(), &mut self.flags) {
+        let begun_ns = self.begun_ns.take();
+        let now_ns = begun_ns.unwrap_or_else(|| self.device.now_ns());
+        match self.harvester.step(now_ns, &mut self.flags) {
             harvest::Progress::Continue => Progress::Continue,
             harvest::Progress::Done(report) => {
                 self.report = Some(report);
@@ -179,7 +185,7 @@ impl Engine for ComputeEngine {
     }
 
     fn model(&self, run: &Run) -> u32 {
-        run.model()
+        run.model
     }
 
     fn finish(&mut self, run: Run, status: Status) -> Outcome<Execution> {

@@ -18,7 +18,9 @@ use xu_worker::{Stage, StageError};
 pub(crate) struct Run {
     pub(super) programs: Programs,
     pub(super) bound: Arc<Bound>,
-    prepared: Option<Prepared>,
+    /// The id of the model, as the unit's entry shows it. Kept here, since a program lies in lines that staging writes to,
+    /// which the worker would have to fetch.
+    pub(super) model: u32,
     pub(super) staged: Staged,
     /// When it was scheduled: nanoseconds of [`Device::now_ns`].
     pub(super) submitted_ns: u64,
@@ -26,20 +28,15 @@ pub(crate) struct Run {
 
 impl Run {
     pub(super) fn new(programs: Programs, bound: Arc<Bound>) -> Self {
+        // Every loaded model has a program for each core, and all of them one id or their own: the first speaks for it.
+        let first = programs.first();
         Self {
+            model: first.map_or(0, |program| program.handle().get()),
             programs,
             bound,
-            prepared: None,
             staged: Staged::default(),
             submitted_ns: 0,
         }
-    }
-
-    /// The id of the model, as the unit's entry shows it.
-    pub(super) fn model(&self) -> u32 {
-        // Every loaded model has a program for each core, and all of them one id or their own: the first speaks for it.
-        let first = self.programs.first();
-        first.map_or(0, |program| program.handle().get())
     }
 }
 
@@ -51,6 +48,9 @@ pub(crate) struct ComputeStage {
     distrust: Arc<Distrust>,
     /// Executions that ran another model than the one before.
     switches: Arc<AtomicU64>,
+    /// The execution that was prepared last, until it is committed: the unit does both before it takes another. Not in the
+    /// request, which would carry it across to the worker.
+    prepared: Option<Prepared>,
 }
 
 /// What stage and engine of a queue tell each other when something goes wrong.
@@ -86,6 +86,7 @@ impl ComputeStage {
             stager,
             distrust,
             switches,
+            prepared: None,
         }
     }
 }
@@ -104,12 +105,12 @@ impl Stage for ComputeStage {
             .stager
             .prepare(&run.programs, &run.bound.addrs)
             .map_err(|error| StageError::new(Status::INVALID, error))?;
-        run.prepared = Some(prepared);
+        self.prepared = Some(prepared);
         Ok(())
     }
 
     fn commit(&mut self, run: &mut Run) -> Result<(), StageError> {
-        let Some(prepared) = &run.prepared else {
+        let Some(prepared) = self.prepared.take() else {
             return Err(StageError::new(
                 Status::FAILURE,
                 "the execution was not prepared",
@@ -117,7 +118,7 @@ impl Stage for ComputeStage {
         };
         run.staged = self
             .stager
-            .commit(&run.programs, &run.bound.addrs, prepared)
+            .commit(&run.programs, &run.bound.addrs, &prepared)
             .map_err(|error| {
                 // The first cause stays.
                 let _ = self.distrust.cause.set(error.to_string());
@@ -132,6 +133,6 @@ impl Stage for ComputeStage {
     }
 
     fn model(&self, run: &Run) -> u32 {
-        run.model()
+        run.model
     }
 }

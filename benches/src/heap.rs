@@ -1,6 +1,6 @@
 //! The system's heap, with a count of what is taken from it between two marks.
 //!
-//! `worker-report` installs it; the library works without, and then counts nothing.
+//! `worker-report` and `facade-report` install it; the library works without, and then counts nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +46,7 @@ fn count() {
 }
 
 /// How often any thread took memory meanwhile.
-pub(super) fn taken_during(run: impl FnOnce()) -> u64 {
+pub(crate) fn taken_during(run: impl FnOnce()) -> u64 {
     let before = TAKEN.load(Ordering::Relaxed);
     COUNTING.store(true, Ordering::Relaxed);
     run();
@@ -55,6 +55,6 @@ pub(super) fn taken_during(run: impl FnOnce()) -> u64 {
 }
 
 /// Whether this heap is the one of the program.
-pub(super) fn is_installed() -> bool {
+pub(crate) fn is_installed() -> bool {
     taken_during(|| drop(std::hint::black_box(Box::new(1)))) > 0
 }
