@@ -1,0 +1,187 @@
+//! One lane: a runtime, its cores' queues, a loaded model, and slots. Opened once, and never repaired.
+//!
+//! Opened and closed by `supervisor`, on threads that may block; used by `http` through [`Lane::classify`].
+//!
+//! ```text
+//!  open ── Lane:     the door for requests, and the queues to look at   ── published
+//!      '── Workings: runtime, slots, watches of health                  ── the supervisor's own
+//! ```
+
+use crate::answer::{Answer, Unavailable};
+use crate::image::{Image, PIXELS};
+use crate::options::Options;
+use crate::slot::{CLASSES, Job, Jobs, Slot};
+use futures::StreamExt;
+use futures::stream::{SelectAll, select_all};
+use nrta::{Cause, ComputeQueue, Core, DType, Health, HealthWatch, Model, Runtime, TensorOpQueue};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+/// What others see of an open lane.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// Counted from 1.
+    pub(crate) generation: u32,
+    /// What has ended the lane before this one.
+    pub(crate) before: Option<Cause>,
+    pub(crate) door: Door,
+    pub(crate) queues: Vec<CoreQueues>,
+}
+
+/// Where requests come in. While there is a clone of it, the slots wait for requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Door(mpsc::Sender<Job>);
+
+/// The queues of one core that the service uses.
+#[derive(Debug)]
+pub(crate) struct CoreQueues {
+    pub(crate) core: u32,
+    pub(crate) writes: TensorOpQueue,
+    pub(crate) compute: ComputeQueue,
+    pub(crate) reads: TensorOpQueue,
+}
+
+/// What the supervisor keeps of an open lane.
+pub(crate) struct Workings {
+    pub(crate) runtime: Runtime,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) jobs: Jobs,
+    pub(crate) health: SelectAll<HealthWatch>,
+}
+
+/// A lane was not opened. Nothing remains.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The runtime, the model or memory for its tensors.
+    #[error(transparent)]
+    Nrta(#[from] nrta::Error),
+    /// The model is of another kind than this service.
+    #[error(
+        "model {model} does not fit: it takes {takes} and gives {gives}, not one image of {PIXELS} bytes, {CLASSES} scores of f32 and one label of u32"
+    )]
+    OtherModel {
+        /// Its name.
+        model: String,
+        /// Its inputs.
+        takes: String,
+        /// Its outputs.
+        gives: String,
+    },
+}
+
+/// Opens a runtime, loads the model on every core and makes the slots. Blocks.
+pub(crate) fn open(
+    options: &Options,
+    generation: u32,
+    before: Option<Cause>,
+) -> Result<(Lane, Workings), OpenError> {
+    let model = Model::open(&options.model).map_err(nrta::Error::from)?;
+    check(&model)?;
+    let runtime = Runtime::builder()
+        .cores(options.cores)
+        .compute_limit(options.depth.into())
+        .exec_timeout(Some(options.exec_timeout))
+        .simulated_faults(options.faults_of(generation))
+        .simulated_seed(generation.into())
+        .open()?;
+    let mut queues = Vec::new();
+    let mut slots_by_core = Vec::new();
+    for core in 0..options.cores {
+        let core = runtime.core(core)?;
+        let loaded = core.load(&model, 1)?;
+        let slots = (0..options.depth).map(|_| Slot::new(&core, &loaded));
+        slots_by_core.push(slots.collect::<Result<Vec<_>, _>>()?.into_iter());
+        queues.push(CoreQueues::new(&core)?);
+    }
+    // Slots take turns, so cores do.
+    let mut slots = Vec::new();
+    for _ in 0..options.depth {
+        slots.extend(slots_by_core.iter_mut().filter_map(Iterator::next));
+    }
+    // One request waits inside, so that a free slot never has to wait for one; all others wait at the door.
+    let (door, jobs) = mpsc::channel(1);
+    let workings = Workings {
+        runtime,
+        slots,
+        jobs: Arc::new(Mutex::new(jobs)),
+        health: select_all(queues.iter().flat_map(CoreQueues::watch)),
+    };
+    let lane = Lane {
+        generation,
+        before,
+        door: Door(door),
+        queues,
+    };
+    Ok((lane, workings))
+}
+
+/// Whether the service knows what the model takes and gives.
+fn check(model: &Model) -> Result<(), OpenError> {
+    let shapes = |specs: &[nrta::TensorSpec]| -> Vec<(DType, usize)> {
+        let shape = |spec: &nrta::TensorSpec| (spec.dtype(), spec.bytes_per_sample());
+        specs.iter().map(shape).collect()
+    };
+    let (takes, gives) = (shapes(model.inputs()), shapes(model.outputs()));
+    let scores = CLASSES * size_of::<f32>();
+    let label = size_of::<u32>();
+    if takes == [(DType::U8, PIXELS)] && gives == [(DType::F32, scores), (DType::U32, label)] {
+        return Ok(());
+    }
+    Err(OpenError::OtherModel {
+        model: model.name().to_owned(),
+        takes: format!("{takes:?}"),
+        gives: format!("{gives:?}"),
+    })
+}
+
+impl Door {
+    /// Has a slot classify `image`; waits no longer than `wait` for one to take it.
+    ///
+    /// Dropping the future is always safe: what a slot has taken it finishes.
+    pub(crate) async fn classify(
+        &self,
+        image: Image,
+        wait: Duration,
+    ) -> Result<Answer, Unavailable> {
+        let (reply, answer) = oneshot::channel();
+        match self.0.send_timeout(Job { image, reply }, wait).await {
+            Ok(()) => {}
+            Err(SendTimeoutError::Timeout(_)) => return Err(Unavailable::Busy { waited: wait }),
+            Err(SendTimeoutError::Closed(_)) => return Err(Unavailable::abandoned()),
+        }
+        answer.await.unwrap_or(Err(Unavailable::abandoned()))
+    }
+}
+
+impl CoreQueues {
+    fn new(core: &Core) -> Result<Self, nrta::Error> {
+        Ok(Self {
+            core: core.index(),
+            writes: core.tensor_op(0)?,
+            compute: core.compute(),
+            reads: core.tensor_op(1)?,
+        })
+    }
+
+    fn watch(&self) -> [HealthWatch; 3] {
+        [
+            self.writes.watch(),
+            self.compute.watch(),
+            self.reads.watch(),
+        ]
+    }
+}
+
+/// The first queue that degrades, and why. Never resolves while all are well.
+pub(crate) async fn fault(health: &mut SelectAll<HealthWatch>) -> Cause {
+    while let Some(change) = health.next().await {
+        if change.health == Health::Degraded
+            && let Some(cause) = change.cause
+        {
+            return cause;
+        }
+    }
+    std::future::pending().await
+}
