@@ -11,6 +11,7 @@
 use crate::answer::{Answer, Unavailable};
 use crate::health;
 use crate::image::{Image, ImageError, PIXELS};
+use crate::lane::{Door, NoPlace};
 use crate::supervisor::State;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes};
@@ -90,8 +91,19 @@ impl Routes {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let image = image(request).await?;
-        let door = self.state.borrow().door()?;
-        Ok(door.classify(image, self.wait).await?)
+        let door = self.door()?;
+        let place = match door.place(self.wait).await {
+            Ok(place) => place,
+            Err(NoPlace::Busy) => return Err(Unavailable::Busy { waited: self.wait }.into()),
+            Err(NoPlace::Shut) => {
+                return Err(self.door().err().unwrap_or(Unavailable::abandoned()).into());
+            }
+        };
+        Ok(door.classify(image, place).await?)
+    }
+
+    fn door(&self) -> Result<Door, Unavailable> {
+        self.state.borrow().door()
     }
 
     fn health(&self) -> Response<Full<Bytes>> {

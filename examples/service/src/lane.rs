@@ -1,6 +1,6 @@
 //! One lane: a runtime, its cores' queues, a loaded model, and slots. Opened once, and never repaired.
 //!
-//! Opened and closed by `supervisor`, on threads that may block; used by `http` through [`Lane::classify`].
+//! Opened and closed by `supervisor`, on threads that may block; used by `http` through its [`Door`].
 //!
 //! ```text
 //!  open ── Lane:     the door for requests, and the queues to look at   ── published
@@ -16,8 +16,8 @@ use futures::stream::{SelectAll, select_all};
 use nrta::{Cause, ComputeQueue, Core, DType, Health, HealthWatch, Model, Runtime, TensorOpQueue};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::error::SendTimeoutError;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
 
 /// What others see of an open lane.
 #[derive(Debug)]
@@ -32,7 +32,20 @@ pub(crate) struct Lane {
 
 /// Where requests come in. While there is a clone of it, the slots wait for requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Door(mpsc::Sender<Job>);
+pub(crate) struct Door {
+    /// As many places as there are slots: a request that has one finds a slot that is free, or about to be.
+    places: Arc<Semaphore>,
+    jobs: mpsc::Sender<Job>,
+}
+
+/// Why a request got no place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NoPlace {
+    /// Every slot was busy for as long as it could wait.
+    Busy,
+    /// The lane has ended meanwhile.
+    Shut,
+}
 
 /// The queues of one core that the service uses.
 #[derive(Debug)]
@@ -100,8 +113,9 @@ pub(crate) fn open(
     for _ in 0..options.depth {
         slots.extend(slots_by_core.iter_mut().filter_map(Iterator::next));
     }
-    // One request waits inside, so that a free slot never has to wait for one; all others wait at the door.
-    let (door, jobs) = mpsc::channel(1);
+    let places = Arc::new(Semaphore::new(slots.len()));
+    // Room for every request that has a place.
+    let (sender, jobs) = mpsc::channel(slots.len());
     let workings = Workings {
         runtime,
         slots,
@@ -111,7 +125,10 @@ pub(crate) fn open(
     let lane = Lane {
         generation,
         before,
-        door: Door(door),
+        door: Door {
+            places,
+            jobs: sender,
+        },
         queues,
     };
     Ok((lane, workings))
@@ -137,21 +154,35 @@ fn check(model: &Model) -> Result<(), OpenError> {
 }
 
 impl Door {
-    /// Has a slot classify `image`; waits no longer than `wait` for one to take it.
-    ///
-    /// Dropping the future is always safe: what a slot has taken it finishes.
+    /// A place in the lane, within `wait`.
+    pub(crate) async fn place(&self, wait: Duration) -> Result<OwnedSemaphorePermit, NoPlace> {
+        match timeout(wait, Arc::clone(&self.places).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) => Err(NoPlace::Shut),
+            Err(_) => Err(NoPlace::Busy),
+        }
+    }
+
+    /// Has a slot classify `image`. Dropping the future is always safe: a slot finishes what it has.
     pub(crate) async fn classify(
         &self,
         image: Image,
-        wait: Duration,
+        place: OwnedSemaphorePermit,
     ) -> Result<Answer, Unavailable> {
         let (reply, answer) = oneshot::channel();
-        match self.0.send_timeout(Job { image, reply }, wait).await {
-            Ok(()) => {}
-            Err(SendTimeoutError::Timeout(_)) => return Err(Unavailable::Busy { waited: wait }),
-            Err(SendTimeoutError::Closed(_)) => return Err(Unavailable::abandoned()),
-        }
+        let job = Job {
+            image,
+            reply,
+            place,
+        };
+        // Fails only when all slots are gone: then the answer fails as well.
+        let _ = self.jobs.try_send(job);
         answer.await.unwrap_or(Err(Unavailable::abandoned()))
+    }
+
+    /// Lets nobody in any more. Who waits is told, who is inside is served.
+    pub(crate) fn shut(&self) {
+        self.places.close();
     }
 }
 

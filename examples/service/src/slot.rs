@@ -16,7 +16,7 @@ use crate::answer::{Answer, Unavailable};
 use crate::image::Image;
 use nrta::{ComputeQueue, Core, LoadedModel, Tensor, TensorOpQueue};
 use std::sync::Arc;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, oneshot};
 
 /// Digits that the network tells apart.
 pub(crate) const CLASSES: usize = 10;
@@ -26,6 +26,8 @@ pub(crate) const CLASSES: usize = 10;
 pub(crate) struct Job {
     pub(crate) image: Image,
     pub(crate) reply: oneshot::Sender<Result<Answer, Unavailable>>,
+    /// Says that there is a free slot. Goes when the request is answered.
+    pub(crate) place: OwnedSemaphorePermit,
 }
 
 /// Where all slots of a lane take their requests from.
@@ -61,17 +63,20 @@ impl Slot {
     /// Serves requests until there are no more: the lane has ended, and none is left.
     pub(crate) async fn serve(self, jobs: Jobs) {
         loop {
-            // Let go before the request is served, so that the next slot takes the next request.
+            // The lock is let go before the request is served, so that the next slot takes the next request.
             let job = jobs.lock().await.recv().await;
-            let Some(Job { image, reply }) = job else {
+            let Some(job) = job else {
                 break;
             };
-            if reply.is_closed() {
-                continue; // The client has gone before its turn.
-            }
+            let Job {
+                image,
+                reply,
+                place,
+            } = job;
             let answer = self.classify(image).await;
-            // A client that has gone meanwhile takes no answer.
+            // A client that has gone takes no answer, and nothing else changes.
             let _ = reply.send(answer);
+            drop(place);
         }
     }
 

@@ -63,7 +63,10 @@ impl State {
     /// Shuts the door. What remains has to be dropped where blocking is allowed.
     fn into_queues(self) -> Vec<CoreQueues> {
         match self {
-            Self::Serving(lane) => lane.queues,
+            Self::Serving(lane) => {
+                lane.door.shut();
+                lane.queues
+            }
             Self::Reopening { .. } | Self::Closing { .. } => Vec::new(),
         }
     }
@@ -100,6 +103,7 @@ impl Supervisor {
                 },
                 None => State::Closing { generation },
             };
+            // In this order, so that who finds the door shut also finds out why.
             let queues = self.state.send_replace(next).into_queues();
             self.end(workings, slots, queues).await;
             let Some(cause) = ended else {
