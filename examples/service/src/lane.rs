@@ -8,12 +8,12 @@
 //! ```
 
 use crate::answer::{Answer, Unavailable};
-use crate::image::{Image, PIXELS};
+use crate::image::Image;
 use crate::options::Options;
-use crate::slot::{CLASSES, Job, Jobs, Slot};
+use crate::slot::{Job, Jobs, Slot};
 use futures::StreamExt;
 use futures::stream::{SelectAll, select_all};
-use nrta::{Cause, ComputeQueue, Core, DType, Health, HealthWatch, Model, Runtime, TensorOpQueue};
+use nrta::{Cause, ComputeQueue, Core, Health, HealthWatch, Model, Runtime, TensorOpQueue};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -70,17 +70,18 @@ pub enum OpenError {
     /// The runtime, the model or memory for its tensors.
     #[error(transparent)]
     Nrta(#[from] nrta::Error),
-    /// The model is of another kind than this service.
-    #[error(
-        "model {model} does not fit: it takes {takes} and gives {gives}, not one image of {PIXELS} bytes, {CLASSES} scores of f32 and one label of u32"
-    )]
+    /// The model takes or gives more or less than one image, ten scores and a label.
+    #[error(transparent)]
+    Bind(#[from] nrta::ScheduleError),
+    /// An input or an output of the model is of another size.
+    #[error("{name} of the model has {given} elements, not {expected}")]
     OtherModel {
         /// Its name.
-        model: String,
-        /// Its inputs.
-        takes: String,
-        /// Its outputs.
-        gives: String,
+        name: &'static str,
+        /// What the model has.
+        given: u64,
+        /// What this service is made for.
+        expected: u64,
     },
 }
 
@@ -91,7 +92,6 @@ pub(crate) fn open(
     before: Option<Cause>,
 ) -> Result<(Lane, Workings), OpenError> {
     let model = Model::open(&options.model).map_err(nrta::Error::from)?;
-    check(&model)?;
     let runtime = Runtime::builder()
         .cores(options.cores)
         .compute_limit(options.depth.into())
@@ -132,25 +132,6 @@ pub(crate) fn open(
         queues,
     };
     Ok((lane, workings))
-}
-
-/// Whether the service knows what the model takes and gives.
-fn check(model: &Model) -> Result<(), OpenError> {
-    let shapes = |specs: &[nrta::TensorSpec]| -> Vec<(DType, usize)> {
-        let shape = |spec: &nrta::TensorSpec| (spec.dtype(), spec.bytes_per_sample());
-        specs.iter().map(shape).collect()
-    };
-    let (takes, gives) = (shapes(model.inputs()), shapes(model.outputs()));
-    let scores = CLASSES * size_of::<f32>();
-    let label = size_of::<u32>();
-    if takes == [(DType::U8, PIXELS)] && gives == [(DType::F32, scores), (DType::U32, label)] {
-        return Ok(());
-    }
-    Err(OpenError::OtherModel {
-        model: model.name().to_owned(),
-        takes: format!("{takes:?}"),
-        gives: format!("{gives:?}"),
-    })
 }
 
 impl Door {

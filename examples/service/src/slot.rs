@@ -13,13 +13,14 @@
 //! writes to tensors that another one computes on.
 
 use crate::answer::{Answer, Unavailable};
-use crate::image::Image;
-use nrta::{ComputeQueue, Core, LoadedModel, Tensor, TensorOpQueue};
+use crate::image::{Image, PIXELS};
+use crate::lane::OpenError;
+use nrta::{Bindings, ComputeQueue, Core, Element, LoadedModel, Tensor, TensorOpQueue};
 use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, oneshot};
 
 /// Digits that the network tells apart.
-pub(crate) const CLASSES: usize = 10;
+const CLASSES: u64 = 10;
 
 /// A request on its way to a slot, with the only way to its client.
 #[derive(Debug)]
@@ -33,30 +34,39 @@ pub(crate) struct Job {
 /// Where all slots of a lane take their requests from.
 pub(crate) type Jobs = Arc<Mutex<mpsc::Receiver<Job>>>;
 
-/// What one request needs of the device.
+/// What one request needs of the device. The tensors of an execution are bound, and so checked, once.
 #[derive(Debug)]
 pub(crate) struct Slot {
     core: u32,
-    model: LoadedModel,
     writes: TensorOpQueue,
     compute: ComputeQueue,
     reads: TensorOpQueue,
-    image: Tensor,
-    scores: Tensor,
-    label: Tensor,
+    image: Tensor<u8>,
+    scores: Tensor<f32>,
+    label: Tensor<u32>,
+    bound: Bindings,
 }
 
 impl Slot {
-    pub(crate) fn new(core: &Core, model: &LoadedModel) -> Result<Self, nrta::Error> {
+    /// # Errors
+    /// The model has other inputs or outputs, or there is no memory.
+    pub(crate) fn new(core: &Core, model: &LoadedModel) -> Result<Self, OpenError> {
+        let image = model.input::<u8>("image")?;
+        let scores = model.output::<f32>("scores")?;
+        let label = model.output::<u32>("label")?;
+        check("image", &image, PIXELS as u64)?;
+        check("scores", &scores, CLASSES)?;
+        check("label", &label, 1)?;
+        let bound = model.bind(&[&image], &[&scores, &label])?;
         Ok(Self {
             core: core.index(),
-            model: model.clone(),
             writes: core.tensor_op(0)?,
             compute: core.compute(),
             reads: core.tensor_op(1)?,
-            image: model.allocate_input(0)?,
-            scores: model.allocate_output(0)?,
-            label: model.allocate_output(1)?,
+            image,
+            scores,
+            label,
+            bound,
         })
     }
 
@@ -82,23 +92,33 @@ impl Slot {
 
     /// No queue is ever full here: a core has no more slots than its compute queue takes requests, and the others take more.
     async fn classify(&self, image: Image) -> Result<Answer, Unavailable> {
-        let write = self.writes.write(&self.image, 0, image.into_pixels())?;
-        write.await?;
-        let outputs = [&self.scores, &self.label];
-        let execution = self
-            .compute
-            .execute(&self.model, &[&self.image], &outputs)?;
-        execution.await?;
+        let pixels = image.into_pixels();
+        self.writes.write_all(&self.image, pixels)?.await?;
+        self.compute.execute_bound(&self.bound)?.await?;
         // Both are under way before the first one is waited for.
-        let scores = self
-            .reads
-            .read_elements(&self.scores, 0, vec![0.0; CLASSES])?;
-        let label = self.reads.read_elements(&self.label, 0, vec![0; 1])?;
+        let scores = self.reads.read_all(&self.scores)?;
+        let label = self.reads.read_all(&self.label)?;
         Ok(Answer {
             scores: scores.await?,
-            // PANIC: a read gives back the one element that it was given.
+            // PANIC: the tensor has one element, and a read gives back all of them.
             label: label.await?[0],
             core: self.core,
         })
     }
+}
+
+fn check<T: Element>(
+    name: &'static str,
+    tensor: &Tensor<T>,
+    expected: u64,
+) -> Result<(), OpenError> {
+    let given = tensor.elements();
+    if given == expected {
+        return Ok(());
+    }
+    Err(OpenError::OtherModel {
+        name,
+        given,
+        expected,
+    })
 }

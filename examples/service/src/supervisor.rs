@@ -194,6 +194,7 @@ async fn open(
     match opened {
         Ok(Ok(opened)) => Ok(opened),
         Ok(Err(OpenError::Nrta(error))) => Err(failed(error.status(), error.to_string())),
+        Ok(Err(OpenError::Bind(error))) => Err(failed(error.status(), error.to_string())),
         Ok(Err(error)) => Err(failed(Status::INVALID, error.to_string())),
         Err(panicked) => Err(failed(Status::FAILURE, panicked.to_string())),
     }

@@ -201,27 +201,18 @@ fn reference(images: &[Image]) -> Vec<Expected> {
     let core = runtime.core(0).unwrap();
     let model = Model::open(Options::default().model).unwrap();
     let model = core.load(&model, BATCH as u32).unwrap();
-    let image = model.allocate_input(0).unwrap();
-    let (scores, label) = (
-        model.allocate_output(0).unwrap(),
-        model.allocate_output(1).unwrap(),
-    );
-    let moves = core.tensor_op(0).unwrap();
+    let image = model.input::<u8>("image").unwrap();
+    let scores = model.output::<f32>("scores").unwrap();
+    let label = model.output::<u32>("label").unwrap();
+    let bound = model.bind(&[&image], &[&scores, &label]).unwrap();
+    let (moves, compute) = (core.tensor_op(0).unwrap(), core.compute());
     let mut expected = Vec::new();
     for batch in images.chunks_exact(BATCH) {
-        moves
-            .write(&image, 0, batch.concat())
-            .unwrap()
-            .wait()
-            .unwrap();
-        let execution = core
-            .compute()
-            .execute(&model, &[&image], &[&scores, &label]);
-        execution.unwrap().wait().unwrap();
-        let scores = moves.read_elements(&scores, 0, vec![0f32; 10 * BATCH]);
-        let label = moves.read_elements(&label, 0, vec![0u32; BATCH]);
-        let scores = scores.unwrap().wait().unwrap();
-        let labels = label.unwrap().wait().unwrap();
+        let write = moves.write_all(&image, batch.concat());
+        write.unwrap().wait().unwrap();
+        compute.execute_bound(&bound).unwrap().wait().unwrap();
+        let scores = moves.read_all(&scores).unwrap().wait().unwrap();
+        let labels = moves.read_all(&label).unwrap().wait().unwrap();
         let answers = labels.into_iter().zip(scores.chunks_exact(10));
         expected.extend(answers.map(|(label, scores)| Expected {
             label,
