@@ -178,7 +178,8 @@ async fn a_client_that_goes_away_takes_nothing_with_it() {
     let options = Options {
         depth: 1,
         wait: SOON,
-        faults: vec![first_execution_takes(Duration::from_millis(200))],
+        exec_timeout: SOON,
+        faults: vec![first_execution_takes(Duration::from_secs(1))],
         ..Options::default()
     };
     let service = Service::start(options).await.unwrap();
@@ -296,7 +297,7 @@ async fn f6_a_request_that_waits_when_the_device_is_lost_is_told_so() {
         }
     }
     assert!(refused >= 1);
-    assert_eq!(service.progress().serving().await, Some(2));
+    assert!(service.progress().serving().await >= Some(2));
     assert_eq!(clients[0].classify(&ZERO).await.unwrap().status, 200);
     service.shut_down().await;
 }
@@ -307,7 +308,7 @@ async fn closing_while_busy_answers_what_is_under_way() {
         depth: 2,
         wait: SOON,
         exec_timeout: SOON,
-        faults: vec![first_execution_takes(Duration::from_millis(300))],
+        faults: vec![first_execution_takes(Duration::from_secs(2))],
         ..Options::default()
     };
     let service = Service::start(options).await.unwrap();
