@@ -7,6 +7,8 @@
 
 #[path = "../examples/all_reduce.rs"]
 mod all_reduce;
+#[path = "../examples/epoll.rs"]
+mod epoll;
 #[path = "../examples/overlap.rs"]
 mod overlap;
 #[path = "../examples/recovery.rs"]
@@ -15,6 +17,11 @@ mod recovery;
 #[test]
 fn two_cores_add_their_numbers() {
     all_reduce::main().unwrap();
+}
+
+#[test]
+fn an_event_loop_without_an_async_runtime_drives_three_queues() {
+    epoll::main().unwrap();
 }
 
 #[test]

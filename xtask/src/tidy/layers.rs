@@ -72,13 +72,30 @@ const LAYERS: &[Layer] = &[
             "tracing",
             "zerocopy",
         ],
-        others_in_tests: &["futures", "proptest", "smol"],
+        // An event loop of the operating system's own.
+        others_in_tests: &["futures", "nix", "proptest", "smol"],
     },
     Layer {
         name: "nrta-cli",
         ours: &["nrta"],
         others: &["crc32fast", "futures", "lexopt", "serde_json", "thiserror"],
         others_in_tests: &[],
+    },
+    // What people copy: the facade, and what a service on tokio uses.
+    Layer {
+        name: "examples/service",
+        ours: &["nrta"],
+        others: &[
+            "futures",
+            "http-body-util",
+            "hyper",
+            "hyper-util",
+            "lexopt",
+            "serde_json",
+            "thiserror",
+            "tokio",
+        ],
+        others_in_tests: &["nix"],
     },
     // No crate, but the one package that may know the peers of the ring and of the worker.
     Layer {

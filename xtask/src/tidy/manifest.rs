@@ -22,15 +22,17 @@ pub(super) struct Dependency<'a> {
     pub(super) line: usize,
 }
 
-/// The manifest of a crate in `crates/`, or of the benches.
+/// The manifest of a crate in `crates/`, of the benches, or of the service among the examples.
 pub(super) fn is_of_a_crate(path: &str) -> bool {
     crate_directory(path).is_some()
 }
 
-/// `xu-ring` of `crates/xu-ring/Cargo.toml`, and `benches` of `benches/Cargo.toml`.
+/// `xu-ring` of `crates/xu-ring/Cargo.toml`, `benches` of `benches/Cargo.toml`, and likewise the service.
 pub(super) fn crate_directory(path: &str) -> Option<&str> {
-    if path == "benches/Cargo.toml" {
-        return Some("benches");
+    match path {
+        "benches/Cargo.toml" => return Some("benches"),
+        "examples/service/Cargo.toml" => return Some("examples/service"),
+        _ => {}
     }
     let name = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
     (!name.contains('/')).then_some(name)

@@ -1,0 +1,49 @@
+//! A network behind HTTP: requests share a pipelined lane, and the service survives the loss of its device.
+//!
+//! This is an example to copy: swap the model, its inputs and its outputs ([`image`], [`answer`], `slot`), keep the rest.
+//!
+//! ```text
+//!  client ── connection ── POST /classify ──┐                      one lane = one runtime, opened once
+//!  client ── connection ── POST /classify ──┤  bounded   ┌── slot ── write ─> execute ─> read ─┐
+//!  client ── connection ── GET /health      ├── channel ─┼── slot ── write ─> execute ─> read ─┼─> device
+//!      :                                    ┘            └── slot ── write ─> execute ─> read ─┘
+//!
+//!  supervisor: a queue degrades ─> no lane ─> slots answer what they have, and end ─> close ─> open ─> another lane
+//! ```
+//!
+//! * **Pipelining.** A core has as many slots as its compute queue takes requests. Each slot has tensors of its own and serves
+//!   one request at a time, so while one slot's image computes, another's is written and a third one's scores are read.
+//! * **Back-pressure.** A request that finds no free slot waits for one, but not for long; then it is answered 503. How many
+//!   wait is bounded by the number of connections.
+//! * **One answer each.** A slot owns the request that it serves, and the only way to its client. A client that goes away
+//!   changes nothing: the slot finishes, and nobody takes the answer.
+//! * **Recovery.** A degraded queue ends the lane. The supervisor closes the runtime and opens another one, on threads that
+//!   may block. Until then requests are answered 503, with the status and the cause.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`options`] | the command line |
+//! | [`service`] | start and stop everything |
+//! | `server` | connections |
+//! | `http` | requests and responses |
+//! | [`image`] | what a client sends |
+//! | [`answer`] | what a client gets |
+//! | `health` | what `GET /health` says |
+//! | `supervisor` | lane after lane |
+//! | `lane` | one runtime and its slots |
+//! | `slot` | one request at a time through the device |
+#![forbid(unsafe_code)]
+
+pub mod answer;
+mod health;
+mod http;
+pub mod image;
+mod lane;
+pub mod options;
+mod server;
+pub mod service;
+mod slot;
+mod supervisor;
+
+pub use options::Options;
+pub use service::{Progress, Service, StartError, Summary};

@@ -1,0 +1,50 @@
+//! `digits-service`: the service as a program.
+//!
+//! Prints where it listens, serves until SIGTERM or Ctrl-C, and closes.
+#![forbid(unsafe_code)]
+
+use digits_service::options::HELP;
+use digits_service::{Options, Service};
+use std::error::Error;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args_os().skip(1)) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("digits-service: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("digits-service: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    // Before anybody is told the address: from then on a signal ends the service in order.
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let service = Service::start(options).await?;
+    println!("listening at http://{}", service.address());
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+    }
+    let summary = service.shut_down().await;
+    println!(
+        "closed: {} lanes, {} leaked",
+        summary.generations, summary.leaked
+    );
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! The command line.
+//!
+//! Read by `main`; everything of it is also an [`Options`], for programs that start a [`Service`](crate::Service) themselves.
+
+use lexopt::prelude::*;
+use nrta::simulated::FaultPlan;
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+Serve the digits model over HTTP.
+
+usage: digits-service [options]
+
+  --listen ADDRESS    where to listen; port 0 lets the system choose [127.0.0.1:0]
+  --model FILE        the model container [examples/digits/model.xum]
+  --cores N           logical cores [1]
+  --depth N           requests in flight on each core, 1 to 63 [8]
+  --wait MS           how long a request may wait for a free slot [300]
+  --timeout MS        how long an execution may take; then its core counts as lost [2000]
+  --connections N     connections at once; further ones wait [1024]
+  --faults FILE       what goes wrong with the simulated machine, as JSON; given again, for the next lane
+  --help              this text
+
+POST /classify takes 64 pixels from 0 to 16, as an array of JSON or as application/octet-stream.
+GET /health says how the queues are. SIGTERM and Ctrl-C end the service when it has answered.
+";
+
+/// How a service is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// The model container.
+    pub model: PathBuf,
+    /// Logical cores.
+    pub cores: u32,
+    /// Requests in flight on each core.
+    pub depth: u32,
+    /// How long a request may wait for a free slot.
+    pub wait: Duration,
+    /// How long an execution may take.
+    pub exec_timeout: Duration,
+    /// Connections at once.
+    pub connections: usize,
+    /// What goes wrong with the simulated machine of each lane; of later ones, nothing.
+    pub faults: Vec<FaultPlan>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../digits/model.xum");
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            model: model.into(),
+            cores: 1,
+            depth: 8,
+            wait: Duration::from_millis(300),
+            exec_timeout: Duration::from_secs(2),
+            connections: 1024,
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// The command line is not acceptable.
+#[derive(Debug, thiserror::Error)]
+pub enum OptionError {
+    /// An option that does not exist, has no value, or one of the wrong form.
+    #[error(transparent)]
+    CommandLine(#[from] lexopt::Error),
+    /// A number out of its range.
+    #[error("--{option} {value} is not allowed: {least} to {most}")]
+    Range {
+        /// Which option.
+        option: &'static str,
+        /// What was given.
+        value: u64,
+        /// The least that is allowed.
+        least: u64,
+        /// The most that is allowed.
+        most: u64,
+    },
+    /// A plan of faults cannot be read.
+    #[error("--faults {}: {why}", .path.display())]
+    Faults {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl Options {
+    /// The options of a command line without its first argument; `None` when it asks for help.
+    ///
+    /// # Errors
+    /// [`OptionError`].
+    pub fn parse(
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<Option<Self>, OptionError> {
+        let mut parser = lexopt::Parser::from_args(arguments);
+        let mut options = Self::default();
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Long("help") | Short('h') => return Ok(None),
+                Long("listen") => options.listen = parser.value()?.parse()?,
+                Long("model") => options.model = parser.value()?.into(),
+                Long("cores") => options.cores = number(&mut parser, "cores", 1, 256)?,
+                Long("depth") => options.depth = number(&mut parser, "depth", 1, 63)?,
+                Long("wait") => options.wait = milliseconds(&mut parser, "wait", 0)?,
+                Long("timeout") => options.exec_timeout = milliseconds(&mut parser, "timeout", 1)?,
+                Long("connections") => {
+                    options.connections = number(&mut parser, "connections", 1, 1 << 20)?;
+                }
+                Long("faults") => {
+                    let path = PathBuf::from(parser.value()?);
+                    options.faults.push(faults(&path)?);
+                }
+                other => return Err(other.unexpected().into()),
+            }
+        }
+        Ok(Some(options))
+    }
+
+    /// What goes wrong in a lane, counted from 1.
+    pub(crate) fn faults_of(&self, generation: u32) -> FaultPlan {
+        let index = usize::try_from(generation)
+            .ok()
+            .and_then(|n| n.checked_sub(1));
+        let plan = index.and_then(|index| self.faults.get(index));
+        plan.cloned().unwrap_or_default()
+    }
+}
+
+fn number<T: TryFrom<u64>>(
+    parser: &mut lexopt::Parser,
+    option: &'static str,
+    least: u64,
+    most: u64,
+) -> Result<T, OptionError> {
+    let value: u64 = parser.value()?.parse()?;
+    let number = T::try_from(value).ok();
+    number
+        .filter(|_| (least..=most).contains(&value))
+        .ok_or(OptionError::Range {
+            option,
+            value,
+            least,
+            most,
+        })
+}
+
+/// Up to an hour.
+fn milliseconds(
+    parser: &mut lexopt::Parser,
+    option: &'static str,
+    least: u64,
+) -> Result<Duration, OptionError> {
+    number(parser, option, least, 3_600_000).map(Duration::from_millis)
+}
+
+fn faults(path: &Path) -> Result<FaultPlan, OptionError> {
+    let failed = |why: String| OptionError::Faults {
+        path: path.into(),
+        why,
+    };
+    let text = fs::read(path).map_err(|error| failed(error.to_string()))?;
+    serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))
+}

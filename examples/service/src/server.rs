@@ -1,0 +1,91 @@
+//! Connections: accept them, no more than allowed at once, and end them well.
+//!
+//! Run by [`service`](crate::service) as one task, with one task for each connection.
+//!
+//! A client may keep its connection and send one request after the other. When the service is told to stop, no connection
+//! is accepted any more, those that are idle close, and the others close behind the response that they are at.
+
+use crate::http::Routes;
+use crate::supervisor::stopped;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// How long connections may take to end when the service closes.
+const END_LIMIT: Duration = Duration::from_secs(10);
+/// Pause when the system has no descriptor for a connection.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts and serves until told to stop, and then until the last response is written.
+pub(crate) async fn run(
+    listener: TcpListener,
+    most: usize,
+    routes: Routes,
+    mut stop: watch::Receiver<bool>,
+) {
+    let room = Arc::new(Semaphore::new(most));
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = accept(&listener, &room) => match accepted {
+                Ok((stream, permit)) => {
+                    let connection = serve(stream, routes.clone(), stop.clone());
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    eprintln!("a connection was not accepted: {error}");
+                    sleep(PAUSE).await;
+                }
+            },
+            // Those that have ended are not kept.
+            Some(_) = connections.join_next() => {}
+            () = stopped(&mut stop) => break,
+        }
+    }
+    drop(listener);
+    let all_end = async { while connections.join_next().await.is_some() {} };
+    if timeout(END_LIMIT, all_end).await.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+/// The next connection, as soon as there is room for it. Clients that come before wait in the system's queue.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(room).acquire_owned().await;
+    let permit = permit.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, permit))
+}
+
+async fn serve(stream: TcpStream, routes: Routes, mut stop: watch::Receiver<bool>) {
+    // A response is one packet, and nothing follows that it could wait for. Without it a connection is slow, but well.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| async { Ok::<_, Infallible>(routes.answer(request).await) });
+    let mut http = http1::Builder::new();
+    // With a timer clients have limited time for their headers: 30 seconds.
+    let connection = http
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // A connection that breaks is its client's affair.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stopped(&mut stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}

@@ -1,0 +1,137 @@
+//! The whole service: opened, listening, and closed in the right order.
+//!
+//! Used by `main`, and by tests, in a tokio runtime of many threads.
+//!
+//! ```text
+//!  start:     listen ── open the first lane ── supervisor, connections
+//!  shut down: no more connections ── the last response is written ── no more lanes ── closed
+//! ```
+
+use crate::http::Routes;
+use crate::lane::{self, OpenError};
+use crate::options::Options;
+use crate::server;
+use crate::supervisor::{State, Supervisor};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+
+/// A service that runs. Dropping it without [`Service::shut_down`] has it close by itself, with nobody to wait for it.
+#[derive(Debug)]
+pub struct Service {
+    address: SocketAddr,
+    state: watch::Receiver<State>,
+    stop_connections: watch::Sender<bool>,
+    connections: JoinHandle<()>,
+    stop_lanes: watch::Sender<bool>,
+    lanes: JoinHandle<u32>,
+}
+
+/// The service was not started. Nothing remains.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The first lane was not opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Opening has panicked.
+    #[error("opening has panicked: {0}")]
+    Panicked(#[from] JoinError),
+}
+
+/// What has become of a service that has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Lanes that were opened.
+    pub generations: u32,
+    /// Runtimes that did not close in time, and were leaked.
+    pub leaked: u32,
+}
+
+/// Waits for lanes. Clones are independent of each other.
+#[derive(Clone, Debug)]
+pub struct Progress(watch::Receiver<State>);
+
+impl Service {
+    /// Listens, opens the first lane, and serves. Has to be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        let address = options.listen;
+        let listen = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+
+        let options = Arc::new(options);
+        let first = Arc::clone(&options);
+        let (lane, workings) = spawn_blocking(move || lane::open(&first, 1, None)).await??;
+
+        let (state, states) = watch::channel(State::Serving(lane));
+        let (stop_lanes, stop) = watch::channel(false);
+        let supervisor = Supervisor {
+            options: Arc::clone(&options),
+            state,
+            stop,
+            leaked: 0,
+        };
+        let (stop_connections, stop) = watch::channel(false);
+        let routes = Routes {
+            state: states.clone(),
+            wait: options.wait,
+        };
+        Ok(Self {
+            address,
+            state: states,
+            stop_connections,
+            connections: tokio::spawn(server::run(listener, options.connections, routes, stop)),
+            stop_lanes,
+            lanes: tokio::spawn(supervisor.run(workings)),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// To wait for lanes.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress(self.state.clone())
+    }
+
+    /// Accepts nothing any more, answers what is under way, and closes. Takes a few seconds at most, longer only if clients
+    /// are slow in taking their responses.
+    pub async fn shut_down(self) -> Summary {
+        // Lanes go last: requests that are under way need one. Who does not hear it has ended.
+        self.stop_connections.send_replace(true);
+        let _ = self.connections.await;
+        self.stop_lanes.send_replace(true);
+        let leaked = self.lanes.await.unwrap_or_default();
+        Summary {
+            generations: self.state.borrow().generation(),
+            leaked,
+        }
+    }
+}
+
+impl Progress {
+    /// The number of the lane that serves, as soon as there is one: 1 for the first. `None` when the service closes.
+    pub async fn serving(&mut self) -> Option<u32> {
+        let settled = |state: &State| !matches!(state, State::Reopening { .. });
+        let state = self.0.wait_for(settled).await.ok()?;
+        matches!(*state, State::Serving(_)).then(|| state.generation())
+    }
+}

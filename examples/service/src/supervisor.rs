@@ -1,0 +1,220 @@
+//! Lane after lane: while one serves, wait for its end; close it; open the next one.
+//!
+//! Run by [`service`](crate::service) as one task. What everybody else knows of it is the [`State`].
+//!
+//! ```text
+//!            ┌────────────────────────────── opened ───────────────────────────────┐
+//!            v                                                                     │
+//!   Serving(lane) ── a queue degrades ──> Reopening(cause) ── slots end, close ── open ── fails: pause, again
+//!            └────── told to stop ──────> Closing ── slots end, close
+//! ```
+//!
+//! Opening and closing block, so they run on threads of their own. Closing has a limit: what does not end by then is leaked by
+//! the runtime on purpose, since the device may still write to it.
+
+use crate::answer::Unavailable;
+use crate::lane::{self, CoreQueues, Door, Lane, OpenError, Workings};
+use crate::options::Options;
+use nrta::{Cause, Runtime, Status};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{sleep, timeout};
+
+/// How long the requests of a lane that has ended may take, and then its closing.
+const END_LIMIT: Duration = Duration::from_secs(5);
+/// Pause before opening is tried again; doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What there is for requests now.
+#[derive(Debug)]
+pub(crate) enum State {
+    Serving(Lane),
+    /// No lane: the last one has ended, and why.
+    Reopening {
+        generation: u32,
+        cause: Cause,
+    },
+    Closing {
+        generation: u32,
+    },
+}
+
+impl State {
+    /// Where a request may go in.
+    pub(crate) fn door(&self) -> Result<Door, Unavailable> {
+        match self {
+            Self::Serving(lane) => Ok(lane.door.clone()),
+            Self::Reopening { cause, .. } => Err(Unavailable::Reopening(cause.clone())),
+            Self::Closing { .. } => Err(Unavailable::Closing),
+        }
+    }
+
+    /// How many lanes there have been.
+    pub(crate) fn generation(&self) -> u32 {
+        match self {
+            Self::Serving(lane) => lane.generation,
+            Self::Reopening { generation, .. } | Self::Closing { generation } => *generation,
+        }
+    }
+
+    /// Shuts the door. What remains has to be dropped where blocking is allowed.
+    fn into_queues(self) -> Vec<CoreQueues> {
+        match self {
+            Self::Serving(lane) => {
+                lane.door.shut();
+                lane.queues
+            }
+            Self::Reopening { .. } | Self::Closing { .. } => Vec::new(),
+        }
+    }
+}
+
+/// Lane after lane, until it is told to stop.
+pub(crate) struct Supervisor {
+    pub(crate) options: Arc<Options>,
+    pub(crate) state: watch::Sender<State>,
+    pub(crate) stop: watch::Receiver<bool>,
+    /// Runtimes that did not end in time.
+    pub(crate) leaked: u32,
+}
+
+impl Supervisor {
+    /// Serves with what `workings` has, and then with what is opened after it. Gives back how many runtimes were leaked.
+    pub(crate) async fn run(mut self, mut workings: Workings) -> u32 {
+        loop {
+            let generation = self.state.borrow().generation();
+            let mut slots = JoinSet::new();
+            for slot in workings.slots.drain(..) {
+                slots.spawn(slot.serve(Arc::clone(&workings.jobs)));
+            }
+            let ended = tokio::select! {
+                cause = lane::fault(&mut workings.health) => Some(cause),
+                // None ends while the door is open, unless it panics.
+                Some(_) = slots.join_next() => Some(lost_slot()),
+                () = stopped(&mut self.stop) => None,
+            };
+            let next = match &ended {
+                Some(cause) => State::Reopening {
+                    generation,
+                    cause: cause.clone(),
+                },
+                None => State::Closing { generation },
+            };
+            // In this order, so that who finds the door shut also finds out why.
+            let queues = self.state.send_replace(next).into_queues();
+            self.end(workings, slots, queues).await;
+            let Some(cause) = ended else {
+                return self.leaked;
+            };
+            eprintln!(
+                "lane {generation} has ended: {}: {}",
+                cause.status, cause.text
+            );
+            match self.reopen(generation, cause).await {
+                Some(opened) => workings = opened,
+                None => return self.leaked,
+            }
+        }
+    }
+
+    /// Has the slots finish what they have and closes the runtime. The door is shut, so the slots end by themselves.
+    async fn end(&mut self, workings: Workings, mut slots: JoinSet<()>, queues: Vec<CoreQueues>) {
+        let Workings {
+            runtime,
+            health,
+            jobs,
+            ..
+        } = workings;
+        let all_end = async { while slots.join_next().await.is_some() {} };
+        if timeout(END_LIMIT, all_end).await.is_err() {
+            // Their clients are told: with a slot goes its request, and with that the way to the client.
+            slots.shutdown().await;
+        }
+        // A request that has come in since the last slot was given up.
+        drop(jobs);
+        let close = move || {
+            let closed = close(runtime);
+            drop((health, queues));
+            closed
+        };
+        if !spawn_blocking(close).await.unwrap_or(false) {
+            self.leaked += 1;
+        }
+    }
+
+    /// Opens the next lane, however long it takes; `None` when told to stop meanwhile.
+    async fn reopen(&mut self, generation: u32, mut cause: Cause) -> Option<Workings> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match open(&self.options, generation + 1, Some(cause.clone())).await {
+                Ok((lane, workings)) => {
+                    self.state.send_replace(State::Serving(lane));
+                    return Some(workings);
+                }
+                Err(failed) => cause = failed,
+            }
+            eprintln!("lane {} was not opened: {}", generation + 1, cause.text);
+            self.state.send_replace(State::Reopening {
+                generation,
+                cause: cause.clone(),
+            });
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = stopped(&mut self.stop) => {
+                    self.state.send_replace(State::Closing { generation });
+                    return None;
+                }
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// Resolves when the service is told to stop, or nobody is left who could tell it.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Opens a lane on a thread that may block.
+async fn open(
+    options: &Arc<Options>,
+    generation: u32,
+    before: Option<Cause>,
+) -> Result<(Lane, Workings), Cause> {
+    let options = Arc::clone(options);
+    let opened = spawn_blocking(move || lane::open(&options, generation, before)).await;
+    let failed = |status, text| Cause {
+        status,
+        seq: None,
+        text,
+    };
+    match opened {
+        Ok(Ok(opened)) => Ok(opened),
+        Ok(Err(OpenError::Nrta(error))) => Err(failed(error.status(), error.to_string())),
+        Ok(Err(OpenError::Bind(error))) => Err(failed(error.status(), error.to_string())),
+        Ok(Err(error)) => Err(failed(Status::INVALID, error.to_string())),
+        Err(panicked) => Err(failed(Status::FAILURE, panicked.to_string())),
+    }
+}
+
+/// Whether the runtime is gone. Blocks.
+fn close(runtime: Runtime) -> bool {
+    match runtime.close_within(END_LIMIT) {
+        Ok(()) => true,
+        Err(error) => {
+            eprintln!("a runtime was leaked: {error}");
+            false
+        }
+    }
+}
+
+fn lost_slot() -> Cause {
+    Cause {
+        status: Status::FAILURE,
+        seq: None,
+        text: "a slot has ended without being told to".into(),
+    }
+}
