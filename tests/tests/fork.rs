@@ -12,9 +12,9 @@ use futures::executor::block_on;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use nrta::{
-    AskError, CompletionEvent, Completions, Error, HealthWatch, LoadedModel, Model, Pending,
-    Refusal, Runtime, ScheduleError, Status, Subscription, Tensor, TensorOpQueue, WaitError,
-    WaitFor,
+    AskError, CompletionEvent, Completions, Error, HealthWatch, LoadedModel, Model, Pending, Place,
+    Refusal, Request, Runtime, ScheduleError, Status, Subscription, Tensor, TensorOpQueue,
+    WaitError, WaitFor,
 };
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,9 @@ struct Followers {
     completions: Completions,
     watch: HealthWatch,
     wait: WaitFor,
+    /// One is used, one is dropped.
+    places: [Place<TensorOpQueue>; 2],
+    request: Request<Vec<u8>>,
 }
 
 fn p1_a_child_is_refused_and_harms_nobody() {
@@ -79,6 +82,11 @@ fn p1_a_child_is_refused_and_harms_nobody() {
     assert_eq!(block_on(followers.wait), Ok(()));
     assert!(followers.subscription.end(), "children have not ended it");
     let queue = runtime.core(0).unwrap().tensor_op(0).unwrap();
+    assert_eq!(queue.reserved(), 2, "children have not given them back");
+    let [place, other] = followers.places;
+    place.schedule(followers.request).unwrap().detach();
+    drop(other);
+    assert_eq!(queue.reserved(), 0);
     let read = queue.read(&tensor, 0, vec![0; 64]).unwrap();
     assert_eq!(read.wait().unwrap(), [7; 64]);
     runtime.close();
@@ -99,6 +107,8 @@ fn open() -> Handles {
         completions: queue.completions(),
         watch: queue.watch(),
         wait: queue.wait_for(pending.seq()),
+        places: [(); 2].map(|()| queue.try_reserve().unwrap()),
+        request: queue.prepare().write(&tensor, 0, vec![7; 64]).unwrap(),
     };
     Handles {
         runtime,
@@ -164,7 +174,14 @@ fn follow_nothing(queue: &TensorOpQueue, followers: Followers) -> bool {
         mut completions,
         mut watch,
         wait,
+        places: [place, other],
+        request,
     } = followers;
+    drop(other);
+    let refused = place.schedule(request).map_err(|refused| refused.reason);
+    let placed = matches!(refused, Err(ScheduleError::Unit(Refusal::Forked { .. })))
+        && block_on(queue.reserve()).is_err()
+        && queue.reserve_until(None).is_err();
     let seq = wait.seq();
     let forked = |error: Option<AskError>| matches!(error, Some(AskError::Forked { .. }));
     let asked = |error: Option<WaitError>| match error {
@@ -186,5 +203,5 @@ fn follow_nothing(queue: &TensorOpQueue, followers: Followers) -> bool {
             .is_some_and(|error| error.status() == Status::FAILURE)
     });
     drop((completions, watch));
-    streams && waits && events && !subscription.end()
+    placed && streams && waits && events && !subscription.end()
 }

@@ -144,5 +144,5 @@ crate::queue::schedule_methods!(ComputeQueue, [] Execution);
 
 /// The request is of no use to who has not prepared it.
 fn without_request(refused: Refused<Request<Execution>>) -> Refused<()> {
-    refused.and_then(|request| Some(drop(request)))
+    refused.and_then(|_| Some(()))
 }

@@ -61,7 +61,6 @@ impl TensorOpQueue {
     }
 
     /// Begins a request that is checked now and scheduled later.
-    #[must_use]
     pub fn prepare(&self) -> Prepare<'_> {
         Prepare::new(self)
     }

@@ -200,6 +200,9 @@ mod tests {
             Err(Refusal::Forked { .. })
         );
         let batch = unit.post_batch([1, 2]).is_err();
+        let place = matches!(unit.try_reserve(), Err(Refusal::Forked { .. }))
+            && matches!(unit.reserve_until(None), Err(Refusal::Forked { .. }))
+            && unit.batch().submit(1).is_err();
         let lost = hanging.completion.wait() == Err(Lost::Forked);
         let xu = unit.xu();
         let forked = AskError::Forked { xu };
@@ -218,6 +221,7 @@ mod tests {
         drop((unit, workers));
         refused
             && batch
+            && place
             && lost
             && asked
             && room

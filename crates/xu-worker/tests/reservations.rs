@@ -195,6 +195,7 @@ fn f5_a_deadline_that_has_passed_asks_once() {
     let bench = Bench::new(1);
     let passed = Some(Instant::now());
     let place = bench.unit.reserve_until(passed).unwrap();
+    assert!(!bench.unit.wait_room(passed), "a place takes room");
     assert!(is_full(bench.unit.reserve_until(passed)));
     assert_eq!(bench.unit.reserved(), 1);
     drop(place);
