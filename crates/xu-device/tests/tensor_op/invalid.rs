@@ -251,3 +251,31 @@ fn only_writes_and_reads_need_bytes_of_the_host() {
         0
     );
 }
+
+#[test]
+fn d4_a_move_without_the_bounce_buffer_is_between_host_and_device() {
+    let device = region(0, 64);
+    let host_of = |bytes| Region::new(Place::Host, DeviceAddr::new(BASE + 4096), bytes).unwrap();
+    let host = host_of(64);
+    for moved in [
+        Operation::write_from(host, device),
+        Operation::read_into(device, host),
+    ] {
+        // Nothing has to be lent by the host.
+        assert_eq!(moved.unwrap().host_bytes(), 0);
+    }
+    let not_host = InvalidOperation::NotHostMemory {
+        region: device,
+        place: HBM,
+    };
+    let not_device = InvalidOperation::NotDeviceMemory {
+        region: host,
+        place: Place::Host,
+    };
+    assert_eq!(refused(Operation::write_from(device, device)), not_host);
+    assert_eq!(refused(Operation::read_into(device, device)), not_host);
+    assert_eq!(refused(Operation::write_from(host, host)), not_device);
+    assert_eq!(refused(Operation::read_into(host, host)), not_device);
+    let lengths = InvalidOperation::Lengths { from: 63, to: 64 };
+    assert_eq!(refused(Operation::write_from(host_of(63), device)), lengths);
+}
