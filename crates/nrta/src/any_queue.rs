@@ -1,7 +1,7 @@
 //! A queue of any kind, had by its id: for monitoring, event loops and the C ABI, which know queues by numbers.
 //!
-//! Made by [`Runtime::queue`](crate::Runtime::queue) and [`Runtime::queues`](crate::Runtime::queues). It can be asked and waited
-//! for as the queues of a [`Core`](crate::Core) can; what schedules is their own. Spec: `c-api.md` sections 6.4 and 6.5.
+//! Made by [`Runtime::queue`] and [`Runtime::queues`]. It can be asked and waited
+//! for as the queues of a [`Core`] can; what schedules is their own. Spec: `c-api.md` sections 6.4 and 6.5.
 
 use crate::collectives::CollectivesQueue;
 use crate::completions::Completions;
