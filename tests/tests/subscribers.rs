@@ -353,7 +353,9 @@ fn closing_says_what_it_waits_for_as_often_as_it_was_told_to() {
     }
     lane.runtime.close();
     let waits = &told("nrta.close_waits")[0];
-    assert_eq!((waits.level, waits.field("depth")), (Level::WARN, "1"));
+    assert_eq!(waits.level, Level::WARN);
+    // Said before the first request was complete, or after.
+    assert!(["1", "2"].contains(&waits.field("depth")));
     assert_eq!(waits.field("xu"), queue.xu().to_string());
 }
 

@@ -10,7 +10,7 @@
 
 use crate::claims::{Claim, Wanted};
 use crate::collectives::{CollectivesEngine, CollectivesStage};
-use crate::compute::{ComputeEngine, ComputeStage, Counts, Distrust, Execution, Run};
+use crate::compute::{ComputeEngine, ComputeStage, Counts, Distrust, Ended, Run};
 use crate::cpus::{self, CpuSet};
 use crate::error::Error;
 use crate::instance::Instance;
@@ -43,7 +43,7 @@ const COLLECTIVES_LIMIT: u64 = 64;
 const HOST_BYTES_PER_CORE: u64 = 2 << 20;
 
 /// The compute units of a runtime, by core, as the original keeps them in memory.
-type ComputeTable = Table<Run, Outcome<Execution>>;
+type ComputeTable = Table<Run, Outcome<Ended>>;
 
 /// How a runtime is opened. Made by [`Runtime::builder`], or by [`Builder::from_env`].
 ///

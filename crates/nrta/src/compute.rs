@@ -7,7 +7,7 @@ mod engine;
 mod stage;
 
 pub(crate) use engine::{ComputeEngine, Counts};
-pub(crate) use stage::{ComputeStage, Distrust, Run};
+pub(crate) use stage::{ComputeStage, Distrust, Held, Run};
 
 use crate::bindings::Bindings;
 use crate::error::{Refused, ScheduleError};
@@ -36,11 +36,23 @@ pub struct Execution {
     pub collectives_time: Option<Duration>,
 }
 
-impl Returned for Execution {
-    type Raw = Self;
+/// What the worker hands over of an execution, with what the execution has held.
+///
+/// That is let go where the outcome is taken: there its counts of references are at hand, while the worker would have to
+/// fetch their lines, and the next submission to fetch them back.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Ended {
+    pub(crate) execution: Execution,
+    pub(crate) held: Option<Held>,
+}
 
-    fn from_raw(raw: Self) -> Option<Self> {
-        Some(raw)
+impl Returned for Execution {
+    type Raw = Ended;
+
+    fn from_raw(raw: Ended) -> Option<Self> {
+        drop(raw.held);
+        Some(raw.execution)
     }
 }
 

@@ -229,8 +229,8 @@ impl LoadedModel {
 
     /// Unloads the model, for all its handles and bindings: they are refused from now on. Never blocks.
     ///
-    /// Executions that were accepted run to their end, and the memory goes when the last of them is complete; not before the
-    /// runtime is closed where the queue is degraded, since nobody knows what the device still reads. Returns the sequence
+    /// Executions that were accepted run to their end, and the memory goes when the last of them is complete and their outcomes
+    /// were taken or dropped; not before the runtime is closed where the queue is degraded, since nobody knows what the device still reads. Returns the sequence
     /// to wait for, for those who want to know: none when nothing was ever executed.
     ///
     /// ```

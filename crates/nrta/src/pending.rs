@@ -15,7 +15,8 @@ use xu_worker::{Accepted, Completion, Lost, Skip};
 #[derive(Debug)]
 pub(crate) struct Outcome<T> {
     pub(crate) status: Status,
-    pub(crate) detail: Option<String>,
+    /// Boxed to be short: nearly always there is none, and every outcome carries it to another processor.
+    pub(crate) detail: Option<Box<str>>,
     pub(crate) value: T,
 }
 
@@ -201,9 +202,15 @@ fn settle<T: Returned>(
     match outcome {
         Ok(outcome) => match (outcome.status, T::from_raw(outcome.value)) {
             (status, Some(value)) if status.is_success() => Ok(value),
-            (status, value) if !status.is_success() => Err(failed(status, outcome.detail, value)),
+            (status, value) if !status.is_success() => {
+                Err(failed(status, outcome.detail.map(String::from), value))
+            }
             // Every request is scheduled with the type that it returns.
-            (_, _) => Err(failed(Status::FAILURE, outcome.detail, None)),
+            (_, _) => Err(failed(
+                Status::FAILURE,
+                outcome.detail.map(String::from),
+                None,
+            )),
         },
         Err(lost) => {
             let status = match lost {

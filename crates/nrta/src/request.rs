@@ -15,7 +15,7 @@
 //!
 //! Spec: `c-api.md` section 15.4.
 
-use crate::compute::{Execution, Run};
+use crate::compute::{Ended, Run};
 use crate::error::{Refused, ScheduleError};
 use crate::logical_core::Core;
 use crate::payload::Payload;
@@ -69,7 +69,7 @@ impl Scheduled for Payload {
     type Item = Transfer;
 }
 
-impl Scheduled for Execution {
+impl Scheduled for Ended {
     type Item = Run;
 }
 

@@ -148,7 +148,7 @@ impl Tensor {
 
     /// Frees the tensor through this handle: every clone is refused from now on.
     ///
-    /// Requests that are in flight keep the memory until they are complete, and so do other tensors that
+    /// Requests keep the memory until they are complete and their outcome was taken or dropped, and so do other tensors that
     /// are slices of it. Dropping the last handle does the same; this is for those who share clones.
     pub fn free(self) {
         // In a forked child another thread of the parent may hold the lock for ever.

@@ -154,7 +154,11 @@ impl Engine for CollectivesEngine {
         self.quarantine.extend(self.dma.end());
         Outcome {
             status,
-            detail: self.fault.clone().filter(|_| !status.is_success()),
+            detail: self
+                .fault
+                .clone()
+                .filter(|_| !status.is_success())
+                .map(String::into_boxed_str),
             value: Payload::None,
         }
     }

@@ -2,10 +2,8 @@
 //!
 //! Called by the unit's runner on the worker thread. Spec: `xu.md` sections 6 and 7.
 
-use super::Execution;
-use super::stage::{Distrust, Run};
-use crate::bindings::Bound;
-use crate::model::Programs;
+use super::stage::{Distrust, Held, Run};
+use super::{Ended, Execution};
 use crate::pending::Outcome;
 use crate::runtime::REST_LIMIT;
 use crate::settings::NumericalErrors;
@@ -23,13 +21,6 @@ use xu_worker::{Cause, Description, Engine, Progress};
 
 /// Which error flag an error of the software sequencer raises.
 const SEQUENCER_FATAL: u8 = 8;
-
-/// The memory of an execution whose end nobody has seen.
-#[derive(Debug)]
-struct Kept {
-    _programs: Programs,
-    _bound: Arc<Bound>,
-}
 
 /// What an engine counts, and others read.
 #[derive(Debug)]
@@ -62,7 +53,7 @@ pub(crate) struct ComputeEngine {
     /// Why the unit has ended, and everything behind it with it.
     fault: Option<String>,
     /// What the device may still touch after a fault: kept until the unit goes.
-    quarantine: Vec<Kept>,
+    quarantine: Vec<Held>,
 }
 
 impl ComputeEngine {
@@ -143,7 +134,7 @@ impl ComputeEngine {
 
 impl Engine for ComputeEngine {
     type Item = Run;
-    type Outcome = Outcome<Execution>;
+    type Outcome = Outcome<Ended>;
 
     fn begin(&mut self, run: &mut Run) {
         self.report = None;
@@ -188,7 +179,7 @@ impl Engine for ComputeEngine {
         run.model
     }
 
-    fn finish(&mut self, run: Run, status: Status) -> Outcome<Execution> {
+    fn finish(&mut self, run: Run, status: Status) -> Outcome<Ended> {
         if !status.is_success() {
             self.distrust.raise();
         }
@@ -211,21 +202,24 @@ impl Engine for ComputeEngine {
             None if !status.is_success() => unexplained(),
             detail => detail,
         };
-        if self.fault.is_some() || report.is_none() {
+        let held = if self.fault.is_some() || report.is_none() {
             // It did not end, or never began: the device may still read and write what it names.
-            self.quarantine.push(Kept {
-                _programs: run.programs,
-                _bound: run.bound,
-            });
-        }
+            self.quarantine.push(run.held);
+            None
+        } else {
+            Some(run.held)
+        };
         let report = report.unwrap_or_default();
         self.description.device_time = report.device_time();
         Outcome {
             status,
-            detail,
-            value: Execution {
-                device_time: report.device_time(),
-                collectives_time: report.cc_time(),
+            detail: detail.map(String::into_boxed_str),
+            value: Ended {
+                execution: Execution {
+                    device_time: report.device_time(),
+                    collectives_time: report.cc_time(),
+                },
+                held,
             },
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Called by the unit under its submit lock. Spec: `xu.md` section 5.
 
-use super::Execution;
+use super::Ended;
 use crate::bindings::Bound;
 use crate::model::Programs;
 use crate::pending::Outcome;
@@ -13,11 +13,17 @@ use xu_device::Device;
 use xu_device::stage::{Prepared, Staged, Stager};
 use xu_worker::{Stage, StageError};
 
+/// What an execution keeps alive: all that the device reads and writes for it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    programs: Programs,
+    bound: Arc<Bound>,
+}
+
 /// A request to run a model. It owns all that the device touches until it is complete.
 #[derive(Debug)]
 pub(crate) struct Run {
-    pub(super) programs: Programs,
-    pub(super) bound: Arc<Bound>,
+    pub(super) held: Held,
     /// The id of the model, as the unit's entry shows it. Kept here, since a program lies in lines that staging writes to,
     /// which the worker would have to fetch.
     pub(super) model: u32,
@@ -32,8 +38,7 @@ impl Run {
         let first = programs.first();
         Self {
             model: first.map_or(0, |program| program.handle().get()),
-            programs,
-            bound,
+            held: Held { programs, bound },
             staged: Staged::default(),
             submitted_ns: 0,
         }
@@ -93,7 +98,7 @@ impl ComputeStage {
 
 impl Stage for ComputeStage {
     type Item = Run;
-    type Outcome = Outcome<Execution>;
+    type Outcome = Outcome<Ended>;
 
     fn prepare(&mut self, run: &mut Run) -> Result<(), StageError> {
         // Relaxed: seen late, it costs one more execution that fails in good order.
@@ -103,7 +108,7 @@ impl Stage for ComputeStage {
         run.submitted_ns = self.device.now_ns();
         let prepared = self
             .stager
-            .prepare(&run.programs, &run.bound.addrs)
+            .prepare(&run.held.programs, &run.held.bound.addrs)
             .map_err(|error| StageError::new(Status::INVALID, error))?;
         self.prepared = Some(prepared);
         Ok(())
@@ -118,7 +123,7 @@ impl Stage for ComputeStage {
         };
         run.staged = self
             .stager
-            .commit(&run.programs, &run.bound.addrs, &prepared)
+            .commit(&run.held.programs, &run.held.bound.addrs, &prepared)
             .map_err(|error| {
                 // The first cause stays.
                 let _ = self.distrust.cause.set(error.to_string());

@@ -166,7 +166,7 @@ impl Engine for TransferEngine {
         let detail = self.fault.clone().filter(|_| !status.is_success());
         Outcome {
             status,
-            detail,
+            detail: detail.map(String::into_boxed_str),
             value: transfer.payload,
         }
     }
