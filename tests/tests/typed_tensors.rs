@@ -246,3 +246,28 @@ fn the_memory_of_a_core_is_counted_exactly() {
     drop(all);
     assert_eq!(core.memory().unwrap(), before);
 }
+
+#[test]
+fn a_failed_request_says_which_call_it_was_where_why_and_what_to_do() {
+    use nrta::simulated::{Fault, FaultPlan, Rule, When};
+    let rules = vec![Rule {
+        when: When::default(),
+        fault: Fault::TransferAborts,
+    }];
+    let faults = FaultPlan { rules };
+    let runtime = Runtime::builder().simulated_faults(faults).open().unwrap();
+    let core = runtime.core(0).unwrap();
+    let tensor = core.tensor::<u8>(&[64]).unwrap();
+    let moves = core.tensor_op(1).unwrap();
+    let error = moves.write_all(&tensor, vec![0; 64]).unwrap().wait();
+    let error = error.unwrap_err();
+    assert_eq!((error.call, error.core()), ("write", 0));
+    let text = error.to_string();
+    for part in [
+        "write on core 0 tensor-op queue 1 #1",
+        "EXEC_HW_ERR_DMA_ABORT (1203)",
+        "to do: close the runtime and open it again",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}

@@ -469,6 +469,9 @@ impl<A> std::error::Error for Refused<A> {
 
 /// A request was accepted and did not succeed.
 pub struct RequestError<T> {
+    /// What it was to do, as the call is named that schedules it: `execute`, `write`, `read`, `copy`, `memset`, `cast`,
+    /// `compute`, `fma`, `collective`. `request` where its outcome is lost.
+    pub call: &'static str,
     /// Its final status.
     pub status: Status,
     /// Which request.
@@ -510,6 +513,7 @@ fn failure_of(status: Status) -> Failure {
 impl<T> fmt::Debug for RequestError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestError")
+            .field("call", &self.call)
             .field("status", &self.status)
             .field("seq", &self.seq)
             .field("detail", &self.detail)
@@ -521,13 +525,17 @@ impl<T> fmt::Debug for RequestError<T> {
 impl<T> fmt::Display for RequestError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.skipped {
-            return write!(f, "{} was skipped", self.seq);
+            return write!(f, "{} on {} was skipped", self.call, self.seq);
         }
-        write!(f, "{} failed with {}", self.seq, self.status)?;
-        match &self.detail {
-            Some(detail) => write!(f, ": {detail}"),
-            None => Ok(()),
+        write!(
+            f,
+            "{} on {} failed with {}",
+            self.call, self.seq, self.status
+        )?;
+        if let Some(detail) = &self.detail {
+            write!(f, ": {detail}")?;
         }
+        write!(f, "; to do: {}", self.failure().remedy())
     }
 }
 

@@ -11,9 +11,40 @@ use core::time::Duration;
 use xu_abi::{SeqId, Status};
 use xu_worker::{Accepted, Completion, Lost, Skip};
 
+/// What a request was to do, in the words of the calls that schedule it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Execute,
+    Write,
+    Read,
+    Copy,
+    Memset,
+    Cast,
+    Compute,
+    Fma,
+    Collective,
+}
+
+impl Call {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Execute => "execute",
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Copy => "copy",
+            Self::Memset => "memset",
+            Self::Cast => "cast",
+            Self::Compute => "compute",
+            Self::Fma => "fma",
+            Self::Collective => "collective",
+        }
+    }
+}
+
 /// How a request ended, as its engine tells it.
 #[derive(Debug)]
 pub(crate) struct Outcome<T> {
+    pub(crate) call: Call,
     pub(crate) status: Status,
     /// Boxed to be short: nearly always there is none, and every outcome carries it to another processor.
     pub(crate) detail: Option<Box<str>>,
@@ -192,32 +223,29 @@ fn settle<T: Returned>(
     Origin { seq, skipped }: Origin,
     outcome: Result<Outcome<T::Raw>, Lost>,
 ) -> Result<T, RequestError<T>> {
-    let failed = |status, detail, value| RequestError {
+    let failed = |call, status, detail, value| RequestError {
+        call,
         status,
         seq,
         detail,
         skipped,
         value,
     };
-    match outcome {
-        Ok(outcome) => match (outcome.status, T::from_raw(outcome.value)) {
-            (status, Some(value)) if status.is_success() => Ok(value),
-            (status, value) if !status.is_success() => {
-                Err(failed(status, outcome.detail.map(String::from), value))
-            }
-            // Every request is scheduled with the type that it returns.
-            (_, _) => Err(failed(
-                Status::FAILURE,
-                outcome.detail.map(String::from),
-                None,
-            )),
-        },
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
         Err(lost) => {
             let status = match lost {
                 Lost::OnWorkerThread => Status::INVALID,
                 Lost::Forked | Lost::Abandoned | Lost::Taken => Status::FAILURE,
             };
-            Err(failed(status, Some(lost.to_string()), None))
+            return Err(failed("request", status, Some(lost.to_string()), None));
         }
+    };
+    let (call, detail) = (outcome.call.name(), outcome.detail.map(String::from));
+    match (outcome.status, T::from_raw(outcome.value)) {
+        (status, Some(value)) if status.is_success() => Ok(value),
+        (status, value) if !status.is_success() => Err(failed(call, status, detail, value)),
+        // Every request is scheduled with the type that it returns.
+        (_, _) => Err(failed(call, Status::FAILURE, detail, None)),
     }
 }

@@ -5,7 +5,7 @@
 use super::Members;
 use crate::error::ScheduleError;
 use crate::payload::Payload;
-use crate::pending::Outcome;
+use crate::pending::{Call, Outcome};
 use crate::runtime::Inner;
 use crate::spans;
 use std::sync::Arc;
@@ -153,6 +153,7 @@ impl Engine for CollectivesEngine {
         }
         self.quarantine.extend(self.dma.end());
         Outcome {
+            call: Call::Collective,
             status,
             detail: self
                 .fault

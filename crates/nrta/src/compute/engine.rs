@@ -4,7 +4,7 @@
 
 use super::stage::{Distrust, Held, Run};
 use super::{Ended, Execution};
-use crate::pending::Outcome;
+use crate::pending::{Call, Outcome};
 use crate::runtime::REST_LIMIT;
 use crate::settings::NumericalErrors;
 use crate::spans;
@@ -212,6 +212,7 @@ impl Engine for ComputeEngine {
         let report = report.unwrap_or_default();
         self.description.device_time = report.device_time();
         Outcome {
+            call: Call::Execute,
             status,
             detail: detail.map(String::into_boxed_str),
             value: Ended {

@@ -4,7 +4,7 @@
 
 use crate::host_buffer::HostMemory;
 use crate::payload::Payload;
-use crate::pending::Outcome;
+use crate::pending::{Call, Outcome};
 use crate::tensor::Storage;
 use std::sync::Arc;
 use xu_abi::Status;
@@ -16,18 +16,11 @@ use xu_worker::{Cause, Description, Engine, Progress, SKIPPED, Stage, StageError
 pub(crate) struct Transfer {
     /// What to do; taken when it comes to the head of the queue.
     pub(super) operation: Option<Operation>,
-    pub(super) direction: Direction,
+    /// What to do with tensors and payload.
+    pub(super) call: Call,
     pub(super) payload: Payload,
     /// Everything that the operation names.
     pub(super) storage: Held,
-}
-
-/// What becomes of the payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    ToDevice,
-    ToHost,
-    OnDevice,
 }
 
 /// The tensors of a request. Few requests have more than two.
@@ -40,10 +33,12 @@ pub(super) enum Held {
 
 impl Transfer {
     fn host(&mut self) -> HostBytes<'_> {
-        match self.direction {
-            Direction::ToDevice => HostBytes::Source(self.payload.bytes()),
-            Direction::ToHost => HostBytes::Target(self.payload.bytes_mut()),
-            Direction::OnDevice => HostBytes::None,
+        match (self.call, &mut self.payload) {
+            // The device reaches it by itself.
+            (_, Payload::Host(_)) => HostBytes::None,
+            (Call::Write, payload) => HostBytes::Source(payload.bytes()),
+            (Call::Read, payload) => HostBytes::Target(payload.bytes_mut()),
+            _ => HostBytes::None,
         }
     }
 }
@@ -73,7 +68,7 @@ pub(crate) struct TransferEngine {
     refused: Option<OperationError>,
     fault: Option<String>,
     /// What was finished last.
-    last: Option<Direction>,
+    last: Option<Call>,
     /// What the device may still touch after a fault: kept until the unit goes.
     quarantine: Vec<Kept>,
 }
@@ -146,8 +141,9 @@ impl Engine for TransferEngine {
     }
 
     fn skip(&mut self, transfer: Transfer) -> Outcome<Payload> {
-        self.last = Some(transfer.direction);
+        self.last = Some(transfer.call);
         Outcome {
+            call: transfer.call,
             status: SKIPPED,
             detail: None,
             value: transfer.payload,
@@ -155,7 +151,7 @@ impl Engine for TransferEngine {
     }
 
     fn finish(&mut self, mut transfer: Transfer, status: Status) -> Outcome<Payload> {
-        self.last = Some(transfer.direction);
+        self.last = Some(transfer.call);
         if self.dma.end() {
             self.quarantine.push(Kept {
                 _tensors: transfer.storage,
@@ -165,6 +161,7 @@ impl Engine for TransferEngine {
         transfer.payload.hand_back();
         let detail = self.fault.clone().filter(|_| !status.is_success());
         Outcome {
+            call: transfer.call,
             status,
             detail: detail.map(String::into_boxed_str),
             value: transfer.payload,
@@ -172,11 +169,7 @@ impl Engine for TransferEngine {
     }
 
     fn describe(&self) -> Description {
-        let call = self.last.map(|direction| match direction {
-            Direction::ToDevice => "write",
-            Direction::ToHost => "read",
-            Direction::OnDevice => "tensor_op",
-        });
+        let call = self.last.map(Call::name);
         Description {
             call,
             device_time: None,

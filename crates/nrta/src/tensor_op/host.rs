@@ -3,12 +3,12 @@
 //! Part of [`TensorOpQueue`]. To the device such a move is a copy between two of its addresses, so it needs neither the bounce
 //! buffer nor the worker's hands.
 
-use super::engine::{Direction, Held};
+use super::engine::Held;
 use super::{Prepare, TensorOpQueue, Transfer};
 use crate::error::{Refused, ScheduleError};
 use crate::host_buffer::HostBuffer;
 use crate::payload::Payload;
-use crate::pending::Pending;
+use crate::pending::{Call, Pending};
 use crate::request::Request;
 use crate::tensor::Tensor;
 use xu_device::region::Region;
@@ -61,7 +61,7 @@ impl Prepare<'_> {
         offset: u64,
         from: HostBuffer,
     ) -> Result<Request<HostBuffer>, Refused<HostBuffer>> {
-        self.between_host_and(tensor, offset, from, Operation::write_from)
+        self.between_host_and(Call::Write, tensor, offset, from, Operation::write_from)
     }
 
     /// As [`TensorOpQueue::read_into`].
@@ -74,24 +74,26 @@ impl Prepare<'_> {
         offset: u64,
         into: HostBuffer,
     ) -> Result<Request<HostBuffer>, Refused<HostBuffer>> {
-        self.between_host_and(tensor, offset, into, |host, tensor| {
+        self.between_host_and(Call::Read, tensor, offset, into, |host, tensor| {
             Operation::read_into(tensor, host)
         })
     }
 
     fn between_host_and(
         &self,
+        call: Call,
         tensor: &Tensor,
         offset: u64,
         buffer: HostBuffer,
         operation: Make,
     ) -> Result<Request<HostBuffer>, Refused<HostBuffer>> {
-        let transfer = self.host_transfer(tensor, offset, &buffer, operation);
+        let transfer = self.host_transfer(call, tensor, offset, &buffer, operation);
         self.request(transfer, Payload::Host(buffer))
     }
 
     fn host_transfer(
         &self,
+        call: Call,
         tensor: &Tensor,
         offset: u64,
         buffer: &HostBuffer,
@@ -109,7 +111,7 @@ impl Prepare<'_> {
         let operation = operation(host, region.map_err(InvalidOperation::from)?)?;
         Ok(Transfer {
             operation: Some(operation),
-            direction: Direction::OnDevice,
+            call,
             payload: Payload::None,
             storage: Held::One { _storage: storage },
         })

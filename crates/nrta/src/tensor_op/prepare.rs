@@ -4,10 +4,10 @@
 //! nothing. Spec: `c-api.md` sections 6.1 and 6.6.
 
 use super::TensorOpQueue;
-use super::engine::{Direction, Held, Transfer};
+use super::engine::{Held, Transfer};
 use crate::error::{Refused, ScheduleError};
 use crate::payload::{ElementSource, ElementTarget, Payload, Source, Target};
-use crate::pending::Returned;
+use crate::pending::{Call, Returned};
 use crate::request::{Home, Request};
 use crate::tensor::{Storage, Tensor};
 use core::fmt;
@@ -96,7 +96,7 @@ impl<'q> Prepare<'q> {
         to_offset: u64,
         bytes: u64,
     ) -> Result<Request<()>, Refused<()>> {
-        self.between(from, to, |from, to| {
+        self.between(Call::Copy, from, to, |from, to| {
             Operation::copy(from.slice(from_offset, bytes)?, to.slice(to_offset, bytes)?)
         })
     }
@@ -115,7 +115,11 @@ impl<'q> Prepare<'q> {
         let transfer = self.hold(tensor).and_then(|storage| {
             let region = storage.region().slice(offset, bytes);
             let operation = Operation::memset(region.map_err(InvalidOperation::from)?, value)?;
-            Ok(on_device(operation, Held::One { _storage: storage }))
+            Ok(on_device(
+                Call::Memset,
+                operation,
+                Held::One { _storage: storage },
+            ))
         });
         self.request(transfer, Payload::None)
     }
@@ -132,7 +136,7 @@ impl<'q> Prepare<'q> {
         to_dtype: Dtype,
         elements: u64,
     ) -> Result<Request<()>, Refused<()>> {
-        self.between(from, to, |from, to| {
+        self.between(Call::Cast, from, to, |from, to| {
             Operation::cast(from, from_dtype, to, to_dtype, elements)
         })
     }
@@ -158,7 +162,11 @@ impl<'q> Prepare<'q> {
             let target = self.hold(to)?;
             let operation = Operation::compute(op, dtype, regions, target.region(), elements)?;
             storage.push(target);
-            Ok(on_device(operation, Held::Many { _storage: storage }))
+            Ok(on_device(
+                Call::Compute,
+                operation,
+                Held::Many { _storage: storage },
+            ))
         };
         self.request(hold(), Payload::None)
     }
@@ -181,7 +189,11 @@ impl<'q> Prepare<'q> {
             let operation = Operation::fma(dtype, factors, target.region(), elements)?;
             let mut storage = Vec::from(storage);
             storage.push(target);
-            Ok(on_device(operation, Held::Many { _storage: storage }))
+            Ok(on_device(
+                Call::Fma,
+                operation,
+                Held::Many { _storage: storage },
+            ))
         };
         self.request(hold(), Payload::None)
     }
@@ -192,13 +204,7 @@ impl<'q> Prepare<'q> {
         offset: u64,
         payload: Payload,
     ) -> Result<Request<T>, Refused<T>> {
-        self.carry(
-            Direction::ToDevice,
-            Operation::write,
-            tensor,
-            offset,
-            payload,
-        )
+        self.carry(Call::Write, Operation::write, tensor, offset, payload)
     }
 
     fn read_payload<T: Returned<Raw = Payload>>(
@@ -207,13 +213,13 @@ impl<'q> Prepare<'q> {
         offset: u64,
         payload: Payload,
     ) -> Result<Request<T>, Refused<T>> {
-        self.carry(Direction::ToHost, Operation::read, tensor, offset, payload)
+        self.carry(Call::Read, Operation::read, tensor, offset, payload)
     }
 
     /// A request that moves `payload`.
     fn carry<T: Returned<Raw = Payload>>(
         &self,
-        direction: Direction,
+        call: Call,
         operation: fn(Region) -> Result<Operation, InvalidOperation>,
         tensor: &Tensor,
         offset: u64,
@@ -228,7 +234,7 @@ impl<'q> Prepare<'q> {
                 .map_err(InvalidOperation::from)?;
             Ok(Transfer {
                 operation: Some(operation(region)?),
-                direction,
+                call,
                 payload: Payload::None,
                 storage: Held::One { _storage: storage },
             })
@@ -239,6 +245,7 @@ impl<'q> Prepare<'q> {
     /// A request on two tensors that moves nothing between host and device.
     fn between(
         &self,
+        call: Call,
         from: &Tensor,
         to: &Tensor,
         operation: impl FnOnce(Region, Region) -> Result<Operation, InvalidOperation>,
@@ -246,7 +253,7 @@ impl<'q> Prepare<'q> {
         let hold = || {
             let storage = [self.hold(from)?, self.hold(to)?];
             let operation = operation(storage[0].region(), storage[1].region())?;
-            Ok(on_device(operation, Held::Two { _storage: storage }))
+            Ok(on_device(call, operation, Held::Two { _storage: storage }))
         };
         self.request(hold(), Payload::None)
     }
@@ -293,10 +300,10 @@ impl fmt::Debug for Prepare<'_> {
     }
 }
 
-fn on_device(operation: Operation, storage: Held) -> Transfer {
+fn on_device(call: Call, operation: Operation, storage: Held) -> Transfer {
     Transfer {
         operation: Some(operation),
-        direction: Direction::OnDevice,
+        call,
         payload: Payload::None,
         storage,
     }
