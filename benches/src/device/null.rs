@@ -6,7 +6,7 @@
 //! Memory is words, since all that the lane writes is whole words at multiples of four.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 use xu_abi::record::{RECORD_SIZE, Subtype, ring_bits};
 use xu_abi::{DeviceAddr, Engine, SemIndex, StatusRecord, TpbIndex};
@@ -27,9 +27,20 @@ const QUEUES: usize = map::NOTIFICATION_QUEUES as usize;
 pub(crate) enum Doorbell {
     /// The execution is over: START and END of every engine are in their rings.
     Answers,
+    /// The execution is over, and START and END of an engine are in its ring when that is asked: whoever looks writes them, so
+    /// that no line travels that hardware would not have moved either.
+    AnswersWhenAsked,
     /// Nothing.
     IsSilent,
 }
+
+/// How often a core's doorbell has rung, in lines of its own: one thread rings, another may look.
+#[derive(Default)]
+#[repr(align(128))]
+struct Rung(AtomicU64);
+
+/// Memory is in blocks of so many bytes; a notification ring is of whole ones.
+const BLOCK: u64 = 256;
 
 /// The device. `COUNTED`: whether calls are counted, which costs something.
 pub(crate) struct NullDevice<const COUNTED: bool> {
@@ -37,6 +48,9 @@ pub(crate) struct NullDevice<const COUNTED: bool> {
     /// Bytes that are reserved. Nothing is ever given back.
     reserved: AtomicU64,
     rings: [[Ring; QUEUES]; TPBS],
+    /// Of each block, 1 and the place of the ring that it is of; 0 of none.
+    owners: Box<[AtomicU8]>,
+    rung: [Rung; TPBS],
     doorbell: Doorbell,
     counts: Counts,
     /// From when its clock counts.
@@ -62,6 +76,10 @@ impl<const COUNTED: bool> NullDevice<COUNTED> {
             memory: (0..bytes / 4).map(|_| AtomicU32::new(0)).collect(),
             reserved: AtomicU64::new(0),
             rings: Default::default(),
+            owners: (0..bytes / BLOCK as usize)
+                .map(|_| AtomicU8::new(0))
+                .collect(),
+            rung: Default::default(),
             doorbell,
             counts: Counts::default(),
             epoch: Instant::now(),
@@ -84,7 +102,7 @@ impl<const COUNTED: bool> NullDevice<COUNTED> {
         let Some(ring) = self.ring(tpb, nq) else {
             return;
         };
-        // Relaxed: one thread rings doorbells.
+        // Relaxed: one thread posts, the one that rings or the one that looks.
         let written = ring.written.load(Ordering::Relaxed);
         let records = ring.records.load(Ordering::Relaxed).max(1);
         let at = ring.base.load(Ordering::Relaxed) + written % records * RECORD_SIZE;
@@ -94,6 +112,32 @@ impl<const COUNTED: bool> NullDevice<COUNTED> {
         }
         self.publish(DeviceAddr::new(at), transmute!(record));
         ring.written.store(written + 1, Ordering::Relaxed);
+    }
+
+    /// Posts what is due in the ring that this address is of. Only the thread that looks calls it.
+    #[inline]
+    fn post_what_is_due(&self, at: DeviceAddr) {
+        // CAST: a block of the memory that there is; a ring's place fits a byte.
+        let block = (at.get().wrapping_sub(BASE) / BLOCK) as usize;
+        let owner = self
+            .owners
+            .get(block)
+            .map_or(0, |owner| owner.load(Ordering::Relaxed));
+        let Some(place) = usize::from(owner).checked_sub(1) else {
+            return;
+        };
+        let (tpb, nq) = (place / QUEUES, place % QUEUES);
+        let status_queues = Engine::ALL.map(|engine| usize::from(engine.status_nq()));
+        if !status_queues.contains(&nq) {
+            return;
+        }
+        // PAIRS: with the release in `increment_semaphore`: what was staged is there.
+        let due = 2 * self.rung[tpb].0.load(Ordering::Acquire);
+        let written = || self.rings[tpb][nq].written.load(Ordering::Relaxed);
+        while written() < due {
+            self.post(TpbIndex::new(tpb as u16), nq as u8, Subtype::Start);
+            self.post(TpbIndex::new(tpb as u16), nq as u8, Subtype::End);
+        }
     }
 
     /// Writes a record as a device does: what makes it valid, its phase, comes last.
@@ -197,6 +241,9 @@ impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
 
     fn load_acquire(&self, from: DeviceAddr) -> Result<u32, DeviceError> {
         self.count(Call::Load);
+        if self.doorbell == Doorbell::AnswersWhenAsked {
+            self.post_what_is_due(from);
+        }
         Ok(self.words(from, 4)?[0].load(Ordering::Acquire))
     }
 
@@ -223,8 +270,18 @@ impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
 
     fn increment_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<(), DeviceError> {
         self.count(Call::Increment);
-        if index == map::INFERENCE_START && self.doorbell == Doorbell::Answers {
-            self.run_execution(tpb);
+        if index == map::INFERENCE_START {
+            match self.doorbell {
+                Doorbell::Answers => self.run_execution(tpb),
+                Doorbell::AnswersWhenAsked => {
+                    if let Some(rung) = self.rung.get(usize::from(tpb.get())) {
+                        // PAIRS: with the acquire load in `post_what_is_due`. One thread rings.
+                        let before = rung.0.load(Ordering::Relaxed);
+                        rung.0.store(before + 1, Ordering::Release);
+                    }
+                }
+                Doorbell::IsSilent => {}
+            }
         }
         Ok(())
     }
@@ -248,6 +305,13 @@ impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
         if let Some(ring) = self.ring(tpb, nq) {
             ring.base.store(base.get(), Ordering::Relaxed);
             ring.records.store(bytes / RECORD_SIZE, Ordering::Relaxed);
+        }
+        let place = usize::from(tpb.get()) * QUEUES + usize::from(nq);
+        // CAST: in the memory that there is; a ring's place fits a byte.
+        let first = ((base.get() - BASE) / BLOCK) as usize;
+        let blocks = self.owners.iter().skip(first);
+        for owner in blocks.take((bytes / BLOCK) as usize) {
+            owner.store(place as u8 + 1, Ordering::Relaxed);
         }
         Ok(base)
     }

@@ -28,22 +28,25 @@ const NO_CALLS: f64 = 0.01;
 /// Nothing in the steady state, but a queue somewhere may grow once.
 const NO_ALLOCATIONS: f64 = 0.001;
 
-/// Judges the bars that compare.
+/// Judges the bars that compare, on either device without latency.
 pub(crate) fn judge(cells: &[Measured<Key>]) -> Vec<Judged> {
-    let key = |depth| Key {
-        topic: Topic::NoLatency,
-        depth,
-    };
-    BARS.iter()
-        .filter_map(|bar| {
-            let cell = cells.iter().find(|cell| cell.key == key(bar.depth))?;
-            Some(judge_one(bar, cell))
+    let judged = |name, topic| {
+        BARS.iter().filter_map(move |bar| {
+            let key = Key {
+                topic,
+                depth: bar.depth,
+            };
+            let cell = cells.iter().find(|cell| cell.key == key)?;
+            Some(judge_one(name, bar, cell))
         })
+    };
+    judged("F1", Topic::NoLatency)
+        .chain(judged("F1, at the look", Topic::AtTheLook))
         .collect()
 }
 
 /// Each side on the executor that suits it better.
-fn judge_one(bar: &Bar, cell: &Measured<Key>) -> Judged {
+fn judge_one(name: &'static str, bar: &Bar, cell: &Measured<Key>) -> Judged {
     let ours = cell.best_of(&OURS, false).unwrap_or(OURS[0]);
     let peer = cell.best_of(&PEERS, false).unwrap_or(PEERS[0]);
     let (us, them) = (cell.samples(ours), cell.samples(peer));
@@ -53,7 +56,7 @@ fn judge_one(bar: &Bar, cell: &Measured<Key>) -> Judged {
         Ratio::of_medians(us, them)
     };
     Judged {
-        name: "F1",
+        name,
         what: bar.what,
         ours,
         peer: peer.to_owned(),

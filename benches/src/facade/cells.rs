@@ -8,7 +8,7 @@ use super::by_hand::{ByHand, Greedy, GreedyAwake, InATask, InTurns, InTurnsAwake
 use super::callers::{Blocking, CurrentThread, Executor, MultiThread, Task, Watching};
 use super::eager::Eager;
 use super::ours::{Each, Ours};
-use super::place::{NoLatency, Place, Simulated};
+use super::place::{NoLatency, NoLatencyAtTheLook, Place, Simulated};
 use crate::cell::{self, Candidate, Lengths, Question};
 use crate::pin::Pair;
 use crate::worker::DEPTHS;
@@ -33,11 +33,13 @@ pub(crate) const IN_A_TASK: &str = "by hand, all on one thread";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     NoLatency,
+    /// As that, but whoever looks for records writes them.
+    AtTheLook,
     Simulated,
 }
 
 impl Topic {
-    pub(crate) const ALL: [Self; 2] = [Self::NoLatency, Self::Simulated];
+    pub(crate) const ALL: [Self; 3] = [Self::NoLatency, Self::AtTheLook, Self::Simulated];
 }
 
 /// Which cell.
@@ -51,6 +53,7 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let topic = match self.topic {
             Topic::NoLatency => "no latency",
+            Topic::AtTheLook => "no latency, records at the look",
             Topic::Simulated => "simulated machine",
         };
         write!(f, "{topic}, depth {}", self.depth)
@@ -73,7 +76,7 @@ impl Question for Key {
     /// Opening a runtime takes milliseconds, so short samples would be nothing but that.
     fn lengths(self) -> Lengths {
         match self.topic {
-            Topic::NoLatency => Lengths {
+            Topic::NoLatency | Topic::AtTheLook => Lengths {
                 trial: 128,
                 blocks: 128..=4000,
             },
@@ -104,7 +107,8 @@ pub(crate) fn all() -> Vec<Cell> {
 fn cell(key: Key) -> Cell {
     let entries = match key.topic {
         Topic::NoLatency => loops(),
-        Topic::Simulated => on_the_machine(),
+        Topic::AtTheLook => in_short::<NoLatencyAtTheLook>(),
+        Topic::Simulated => in_short::<Simulated>(),
     };
     let candidate = |entry: Entry| Candidate {
         name: entry.name,
@@ -178,11 +182,15 @@ pub(crate) fn loops() -> Vec<Entry> {
     entries
 }
 
-fn on_the_machine() -> Vec<Entry> {
-    let mut entries = Vec::from(Entry::ours::<Simulated>());
-    entries.extend(Entry::by_hand::<Simulated, CurrentThread>(PEERS[0]));
-    entries.extend(Entry::by_hand::<Simulated, MultiThread>(PEERS[1]));
-    entries.push(Entry::of::<Blocking<Ours<Simulated>>>(BLOCKING, ""));
+/// The facade and its peers, on another device.
+fn in_short<P: Place>() -> Vec<Entry> {
+    let mut entries = Vec::from(Entry::ours::<P>());
+    entries.extend(Entry::by_hand::<P, CurrentThread>(PEERS[0]));
+    entries.extend(Entry::by_hand::<P, MultiThread>(PEERS[1]));
+    entries.extend([
+        Entry::of::<Blocking<Ours<P>>>(BLOCKING, ""),
+        Entry::of::<Task<CurrentThread, InATask<P>>>(IN_A_TASK, ""),
+    ]);
     entries
 }
 
@@ -217,6 +225,7 @@ mod tests {
 
     #[test]
     fn every_loop_on_the_machine_comes_to_its_end() {
-        come_to_their_end(&on_the_machine());
+        come_to_their_end(&in_short::<NoLatencyAtTheLook>());
+        come_to_their_end(&in_short::<Simulated>());
     }
 }

@@ -75,6 +75,12 @@ fn title(topic: Topic) -> (&'static str, &'static str) {
             "A device without latency",
             "An execution is over when its doorbell has rung: what is left is the software on both sides.",
         ),
+        Topic::AtTheLook => (
+            "A device without latency, whose records cost the same on both sides",
+            "As above, but the thread that looks for a record writes it. Above, the thread that stages writes the records, so that \
+             the design by hand, which does both on one thread, has them in its cache, and the facade, whose worker harvests, \
+             fetches five lines from the other processor; hardware writes them to memory for either.",
+        ),
         Topic::Simulated => (
             "The simulated machine",
             "The digits model runs on engines that are threads of the second processor, beside whoever harvests: for \
