@@ -288,6 +288,13 @@ impl State {
         }
     }
 
+    fn host_bit(&self) -> u64 {
+        match self.driver.arch {
+            3 => HOST_BIT << 2,
+            _ => HOST_BIT,
+        }
+    }
+
     fn mark(&mut self, first: u32, last: u32) -> Option<[u64; 8]> {
         let mut bitmap = [0; 8];
         for core in first..=last {
@@ -313,7 +320,7 @@ impl State {
         let given = Given {
             bytes: asked.size.next_multiple_of(4096),
             host,
-            pa: handle << 24 | if host { HOST_BIT } else { channel },
+            pa: handle << 24 | if host { self.host_bit() } else { channel },
         };
         self.chunks.insert(handle, given);
         call.buffers()[0]
