@@ -1,6 +1,6 @@
 //! Memory of a device that this process has mapped.
 //!
-//! Made by [`super::Node::map`]; unmapped when dropped, whole, and by the process that mapped it.
+//! Made by a chunk, a notification ring, a window or a datastore; unmapped when dropped, whole, and by the process that mapped it.
 
 use super::kernel::Kernel;
 use super::owner::Owner;

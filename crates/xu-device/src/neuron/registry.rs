@@ -5,12 +5,16 @@
 
 use super::error::DriverError;
 use super::owner::Owner;
+use core::time::Duration;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What is open, by the process that opened it: a child of a fork has opened nothing.
 static OPEN: Mutex<BTreeSet<(Owner, PathBuf)>> = Mutex::new(BTreeSet::new());
+
+/// The lock is held for moments only. In a child of a fork it may be held for ever, by a thread that is not there.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The right to have one path open. Dropped after the descriptor is closed.
 #[derive(Debug)]
@@ -22,10 +26,13 @@ impl Turn {
     /// Takes the turn for a path.
     ///
     /// # Errors
-    /// [`DriverError::AlreadyOpen`].
+    /// [`DriverError::AlreadyOpen`]; [`DriverError::Forked`] when a thread of the parent was here when it forked.
     pub(super) fn take(path: &Path) -> Result<Self, DriverError> {
         let key = (Owner::here(), path.to_owned());
-        if OPEN.lock().insert(key.clone()) {
+        let Some(mut open) = OPEN.try_lock_for(PATIENCE) else {
+            return Err(DriverError::Forked);
+        };
+        if open.insert(key.clone()) {
             Ok(Self { key })
         } else {
             Err(DriverError::AlreadyOpen {

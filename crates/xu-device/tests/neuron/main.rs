@@ -9,6 +9,7 @@
 mod chunks;
 mod claims;
 mod cores;
+mod datastore;
 mod guards;
 mod nodes;
 mod queues;

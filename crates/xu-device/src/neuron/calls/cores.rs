@@ -3,11 +3,7 @@
 use super::{refuse, within};
 use crate::neuron::error::DriverError;
 use crate::neuron::node::{MOST_REPEATS, Node};
-use parking_lot::Mutex;
 use xu_abi::driver::{CinitSet, CoreInit, DeviceReady, DeviceReset, ioctl};
-
-/// The driver takes one reset of a process at a time.
-static RESETTING: Mutex<()> = Mutex::new(());
 
 impl Node {
     /// Asks for a state of a core's initialisation and returns the state it has then.
@@ -36,10 +32,11 @@ impl Node {
     /// Resets cores and waits until that is done, which can take minutes. `cores` has a bit for each.
     ///
     /// No copy, no DMA and no execution may be under way on them, in any process. Their notification queues are gone
-    /// afterwards. One reset of a process at a time: others wait.
+    /// afterwards. A process has one reset at a time, whatever the device.
     ///
     /// # Errors
-    /// [`DriverError::BadArgument`] for no core and for cores that do not exist; [`DriverError::ResetFailed`].
+    /// [`DriverError::BadArgument`] for no core and for cores that do not exist; [`DriverError::ResetFailed`];
+    /// [`Meaning::Busy`](crate::neuron::Meaning::Busy) while another thread waits for one.
     pub fn reset_cores(&self, cores: u32) -> Result<(), DriverError> {
         let all = (1_u32 << self.identity().cores()) - 1;
         within(&ioctl::NC_RESET, "set of cores", cores, 1..=all.into())?;
@@ -55,11 +52,6 @@ impl Node {
     }
 
     fn reset(&self, nc_map: u32) -> Result<(), DriverError> {
-        // Before the lock, which a thread of the parent may have held when it forked.
-        if !self.owner().is_here() {
-            return Err(DriverError::Forked);
-        }
-        let _turn = RESETTING.lock();
         let mut request = DeviceReset {
             nc_map,
             request_id: 0,

@@ -17,10 +17,12 @@
 //! | 24 | offset plus size beyond 64 bits, or beyond the chunk | [`super::Chunk`] |
 //! | 25 | contiguous scratchpad in host memory; many hardware counters | [`super::ChunkSpec`], [`Node::read_counters`](super::Node::read_counters) |
 //! | 28 | types and indices of notification queues that alias others | [`NqSpec`] |
+//! | 29 | the bitmap of dynamic metrics | [`super::Datastore`] |
 
 mod copying;
 mod cores;
 mod notification;
+mod places;
 mod registers;
 mod rings;
 mod semaphores;
