@@ -10,6 +10,8 @@
 //!   the argument to one of these buffers, and they are borrowed for as long as the call lasts. The driver keeps no
 //!   address. One exception decides what the layer above may do: after MEM_BUF_ZEROCOPY64 has timed out, the device may
 //!   still write into the buffer. So that call is only made towards the device.
+//!   The premise is that the node belongs to the driver of the table. What a path names nobody can prove; so the first call
+//!   on every descriptor is COMPATIBLE_VERSION, with 8 bytes for 8, and another driver fails it.
 //! * *mmap*: the kernel chooses the address, so nothing in use is replaced. The memory is shared with a device or
 //!   with another process: it is only reached through atomics, and never through a plain reference.
 
@@ -60,11 +62,7 @@ impl Kernel for System {
         // SAFETY: `argument` is exclusively borrowed and of the size that the driver reads and writes, and so is every
         // buffer that its pointers name: `Call::new` has compared all with the table. The descriptor is open.
         let returned = unsafe { libc::ioctl(file.as_raw_fd(), request, argument) };
-        let answer = match returned {
-            0 => Answer::Done,
-            -1 => Answer::Errno(Errno::last_raw()),
-            other => Answer::Positive(other),
-        };
+        let answer = answer(returned, Errno::last_raw());
         call.unpoint();
         answer
     }
@@ -174,7 +172,28 @@ impl Pages {
     }
 }
 
+/// The error number counts only when the call says so: a positive result leaves an old one behind.
+fn answer(returned: libc::c_int, errno: i32) -> Answer {
+    match returned {
+        0 => Answer::Done,
+        -1 => Answer::Errno(errno),
+        other => Answer::Positive(other),
+    }
+}
+
 fn number(errno: Errno) -> i32 {
     // CAST: an enum of error numbers.
     errno as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d4_a_positive_result_is_neither_error_number_nor_success() {
+        assert_eq!(answer(0, errno::EIO), Answer::Done);
+        assert_eq!(answer(-1, errno::ENOTSUPP), Answer::Errno(524));
+        assert_eq!(answer(22, errno::EIO), Answer::Positive(22));
+    }
 }

@@ -9,7 +9,7 @@ use xu_abi::driver::{
     MemAllocV2, MemAllocV2MemType, MemAllocV2MemType64, MemBufCopy, MemBufCopy64, MemFree,
     MemGetExtendedInfo, MemType, Memset64, ioctl,
 };
-use xu_device::neuron::{Chunk, ChunkSpec, DriverError, Location, Meaning};
+use xu_device::neuron::{Chunk, ChunkSpec, DriverError, Location, Meaning, Severity};
 
 pub(super) const DEVICE: ChunkSpec = ChunkSpec {
     bytes: 1 << 20,
@@ -208,6 +208,7 @@ fn d4_a_chunk_that_cannot_be_is_given_back() {
         });
         let error = Chunk::allocate(&node, DEVICE).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(error.severity(), Severity::Unit);
         let calls = script.calls();
         assert_eq!(calls.last().unwrap().argument::<MemFree>().mem_handle, 1);
     }

@@ -1,8 +1,9 @@
 //! DMA queues and notification queues.
 
 use super::chunks::{DEVICE, HOST};
-use super::script::{Driver, HOST_BIT, Script, V2, V3, chunk, edit, refused};
+use super::script::{Driver, HOST_BIT, NQ_OFFSET, Script, V2, V3, chunk, edit, refused};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use xu_abi::Descriptor;
 use xu_abi::driver::errno::Answer;
 use xu_abi::driver::{
@@ -264,8 +265,15 @@ fn d7_a_notification_ring_is_new_and_zeroed() {
         (1, 1, 4)
     );
     assert_eq!(ring.mapping().bytes(), 8192);
-    let offset = HOST_BIT | 0x7000_0000;
-    assert_eq!(script.events(), [format!("map {offset:#x} 8192 Full")]);
+    let words = (0..8192)
+        .step_by(4)
+        .map(|at| ring.mapping().word(at).unwrap());
+    assert!(
+        words
+            .into_iter()
+            .all(|word| word.load(Ordering::Relaxed) == 0)
+    );
+    assert_eq!(script.events(), [format!("map {NQ_OFFSET:#x} 8192 Full")]);
     // Its memory lives with the device: nothing is freed.
     drop(ring);
     assert!(script.calls().is_empty());

@@ -17,6 +17,8 @@ use xu_device::neuron::{
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) const HOST_BIT: u64 = 1 << 44;
+/// Where the driver puts notification rings.
+pub(crate) const NQ_OFFSET: u64 = HOST_BIT | 0x7000_0000;
 pub(crate) const BAR0: u64 = 0xFFFF_C900_0000_0000;
 pub(crate) const BAR0_BYTES: u64 = 0x4000_0000;
 
@@ -211,7 +213,17 @@ impl Kernel for Script {
 
     fn map(&self, _: &Descriptor, offset: u64, bytes: usize, access: Access) -> Result<Pages, i32> {
         self.note(format!("map {offset:#x} {bytes} {access:?}"));
-        Pages::anonymous(bytes, access)
+        let pages = Pages::anonymous(bytes, access)?;
+        if offset == NQ_OFFSET {
+            // A ring may hold old records.
+            for at in (0..bytes).step_by(4) {
+                pages
+                    .word(at)
+                    .unwrap()
+                    .store(0xA5A5_A5A5, Ordering::Relaxed);
+            }
+        }
+        Ok(pages)
     }
 
     fn unmap(&self, pages: Pages) -> Result<(), i32> {
@@ -253,7 +265,7 @@ impl State {
             "MEM_GET_EXTENDED_INFO" => self.locate(call),
             "NOTIFICATIONS_INIT_WITH_REALLOC_V2" => {
                 edit(call, |a: &mut NotificationsInitWithReallocV2| {
-                    a.mmap_offset = HOST_BIT | 0x7000_0000;
+                    a.mmap_offset = NQ_OFFSET;
                     a.mem_handle = 99;
                 })
             }

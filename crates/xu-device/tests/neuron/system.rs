@@ -4,8 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use xu_abi::driver::errno;
-use xu_device::neuron::{Access, DriverError, Kernel, Meaning, Node, System, discovery};
+use xu_abi::driver::errno::{self, Answer};
+use xu_abi::driver::{MemBufCopy64, ioctl};
+use xu_device::neuron::{
+    Access, Buffer, Call, Descriptor, DriverError, Kernel, Meaning, Node, System, discovery,
+};
 
 /// A directory with nodes that are files.
 fn directory(name: &str) -> PathBuf {
@@ -96,5 +99,30 @@ fn a_mapping_is_shared_with_the_file() {
     let descriptor = System.open(&path, Access::Misc).unwrap();
     let refused = System.map(&descriptor, 0, 4096, Access::Full);
     assert_eq!(refused.unwrap_err(), errno::EACCES);
+    System.close(descriptor);
+}
+
+#[test]
+fn d4_no_address_is_left_behind() {
+    let path = directory("address").join("neuron0");
+    let descriptor = System.open(&path, Access::Full).unwrap();
+    let bytes = [1; 4];
+    let mut argument = MemBufCopy64 {
+        mem_handle: 5,
+        size: 4,
+        copy_to_mem_handle: 1,
+        ..MemBufCopy64::ZEROED
+    }
+    .to_bytes();
+    let before = argument;
+    let mut buffers = [Buffer::Read(&bytes)];
+    let mut call = Call::new(&ioctl::MEM_BUF_COPY64, &mut argument, &mut buffers).unwrap();
+    let answer = System.ioctl(&descriptor, &mut call);
+    assert_eq!(answer, Answer::Errno(errno::ENOTTY));
+    assert_eq!(argument, before);
+    // No file is behind a descriptor with a number.
+    let mut call = Call::new(&ioctl::MEM_BUF_COPY64, &mut argument, &mut buffers).unwrap();
+    let answer = System.ioctl(&Descriptor::numbered(0), &mut call);
+    assert_eq!(answer, Answer::Errno(errno::EBADF));
     System.close(descriptor);
 }

@@ -88,7 +88,7 @@ impl Chunk {
         let size = buffer.len() as u64;
         within(ioctl, "number of bytes", size, 1..=u64::MAX)?;
         let in_page = buffer.as_ptr().addr() as u64 % PAGE;
-        if in_page + size.min(ZEROCOPY_STEP) > ZEROCOPY_STEP && size <= ZEROCOPY_STEP {
+        if overruns(in_page, size) {
             return Err(refuse(
                 ioctl,
                 "number of bytes of an unaligned buffer",
@@ -172,9 +172,45 @@ impl Chunk {
     }
 }
 
+/// Whether a buffer that begins `in_page` bytes into a page spans more pages than the table of a step has, and would be
+/// copied in one step.
+fn overruns(in_page: u64, size: u64) -> bool {
+    size <= ZEROCOPY_STEP && in_page > ZEROCOPY_STEP - size
+}
+
 /// A number for a field of 32 bits.
 fn short(ioctl: &Ioctl, what: &'static str, value: u64, least: u64) -> Result<u32, DriverError> {
     within(ioctl, what, value, least..=LARGE - 1)?;
     // CAST: compared above.
     Ok(value as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Trap 22.
+    #[test]
+    fn d4_65_pages_in_one_step_are_too_many() {
+        for (in_page, size) in [
+            (0, 262_144),
+            (1, 262_143),
+            (4095, 1),
+            (1, 262_145),
+            (1, 1 << 40),
+        ] {
+            assert!(!overruns(in_page, size), "{in_page} {size}");
+        }
+        for (in_page, size) in [(1, 262_144), (4095, 262_144), (4095, 262_144 - 4094)] {
+            assert!(overruns(in_page, size), "{in_page} {size}");
+        }
+    }
+
+    #[test]
+    fn d4_a_number_of_32_bits_is_not_cut() {
+        let ioctl = &ioctl::MEM_COPY;
+        assert_eq!(short(ioctl, "offset", LARGE - 1, 0), Ok(u32::MAX));
+        assert!(short(ioctl, "offset", LARGE, 0).is_err());
+        assert!(short(ioctl, "number of bytes", 0, 1).is_err());
+    }
 }

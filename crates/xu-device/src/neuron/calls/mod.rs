@@ -73,3 +73,20 @@ pub(super) fn inside(ioctl: &Ioctl, offset: u64, bytes: u64, size: u64) -> Resul
     // Does not wrap: `bytes` is at most `size`.
     within(ioctl, "offset", offset, 0..=size - bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xu_abi::driver::ioctl::MEM_COPY64;
+
+    /// Traps 23 and 24.
+    #[test]
+    fn d4_a_range_is_not_empty_and_does_not_wrap() {
+        let check = |offset, bytes, size| inside(&MEM_COPY64, offset, bytes, size).is_ok();
+        assert!(check(0, 1, 1) && check(4095, 1, 4096) && check(0, 4096, 4096));
+        assert!(check(u64::MAX - 1, 1, u64::MAX));
+        assert!(!check(0, 0, 4096) && !check(4096, 1, 4096) && !check(0, 0, 0));
+        assert!(!check(u64::MAX, 1, 4096) && !check(1, u64::MAX, 4096));
+        assert!(!check(u64::MAX, u64::MAX, u64::MAX));
+    }
+}
