@@ -7,7 +7,7 @@
 
 use super::calls::refuse;
 use super::error::DriverError;
-use super::kernel::Access;
+use super::kernel::{Access, Grain};
 use super::mapping::Mapping;
 use super::node::Node;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -36,13 +36,12 @@ impl Datastore {
     /// small.
     pub fn own(node: &Arc<Node>, format: u32) -> Result<Self, DriverError> {
         let store = Self::acquire(node, 0, Access::Full)?;
-        let signature = u32::from_ne_bytes(DATASTORE_SIGNATURE);
-        // The version first: who finds the signature finds it, too.
-        for (offset, word) in [(4, format), (0, signature)] {
-            if let Some(place) = store.mapping.word(offset) {
-                // PAIRS: with the acquire load of a monitor in another process.
-                place.store(word, Ordering::Release);
-            }
+        let mut header = [0; 8];
+        header[..4].copy_from_slice(&DATASTORE_SIGNATURE);
+        header[4..].copy_from_slice(&format.to_ne_bytes());
+        if let Some(place) = store.counter(0) {
+            // PAIRS: with the acquire load of a monitor in another process, which finds signature and version at once.
+            place.store(u64::from_ne_bytes(header), Ordering::Release);
         }
         Ok(store)
     }
@@ -74,7 +73,7 @@ impl Datastore {
         }
         Ok(Self {
             node: Arc::clone(node),
-            mapping: node.map(argument.mmap_offset, bytes, access)?,
+            mapping: node.map(argument.mmap_offset, bytes, access, Grain::DoubleWord)?,
             own: pid == 0,
         })
     }

@@ -32,6 +32,7 @@ pub trait Kernel: Send + Sync + fmt::Debug {
         offset: u64,
         bytes: usize,
         access: Access,
+        grain: Grain,
     ) -> Result<Pages, i32>;
 
     /// Removes a mapping, whole.
@@ -53,6 +54,16 @@ pub enum Access {
     Misc,
     /// For a mapping: loads only.
     ReadOnly,
+}
+
+/// The size of the words by which a mapping is reached: one for all of it, since accesses of two sizes to one place may
+/// not race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Grain {
+    /// 32 bits: registers, records, descriptors.
+    Word,
+    /// 64 bits: counters.
+    DoubleWord,
 }
 
 /// An open device node. It cannot be cloned: closing a duplicate would detach the process.

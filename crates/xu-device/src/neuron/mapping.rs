@@ -61,9 +61,11 @@ impl Mapping {
         let Some(pages) = self.pages().filter(|pages| pages.is_writable()) else {
             return false;
         };
-        for offset in (0..pages.bytes()).step_by(size_of::<u64>()) {
-            if let Some(word) = pages.double_word(offset) {
-                // Relaxed: whoever enables the reader of this memory orders it, by a system call.
+        for offset in (0..pages.bytes()).step_by(size_of::<u32>()) {
+            // Relaxed, both: whoever enables the reader of this memory orders it, by a system call.
+            if let Some(word) = pages.word(offset) {
+                word.store(0, Ordering::Relaxed);
+            } else if let Some(word) = pages.double_word(offset) {
                 word.store(0, Ordering::Relaxed);
             }
         }

@@ -17,7 +17,7 @@
 
 use super::calls::{Way, inside, refuse, within};
 use super::error::DriverError;
-use super::kernel::Access;
+use super::kernel::{Access, Grain};
 use super::mapping::Mapping;
 use super::node::Node;
 use crate::neuron::call::Buffer;
@@ -158,7 +158,9 @@ impl Chunk {
         if let Some(mapping) = self.mapping.get() {
             return Ok(mapping);
         }
-        let mapping = self.node.map(self.mmap_offset, self.bytes, Access::Full)?;
+        let mapping = self
+            .node
+            .map(self.mmap_offset, self.bytes, Access::Full, Grain::Word)?;
         // Two threads may both have mapped it: that is allowed, and the second mapping goes at once.
         Ok(self.mapping.get_or_init(|| mapping))
     }

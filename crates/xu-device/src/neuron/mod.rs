@@ -48,7 +48,7 @@ pub use calls::{NqRing, NqSpec, Queue, Ring, RingPair};
 pub use claim::{Claim, Claims};
 pub use datastore::Datastore;
 pub use error::DriverError;
-pub use kernel::{Access, Descriptor, Kernel};
+pub use kernel::{Access, Descriptor, Grain, Kernel};
 pub use mapping::Mapping;
 pub use memory::{Chunk, ChunkSpec, Location};
 pub use negotiation::Identity;

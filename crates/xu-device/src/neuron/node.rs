@@ -19,7 +19,7 @@ use super::call::{Buffer, Call};
 use super::calls::{Bar0, Rings};
 use super::discovery;
 use super::error::DriverError;
-use super::kernel::{Access, Descriptor, Kernel};
+use super::kernel::{Access, Descriptor, Grain, Kernel};
 use super::mapping::Mapping;
 use super::negotiation::{Asked, Identity};
 use super::owner::Owner;
@@ -150,6 +150,7 @@ impl Node {
         offset: u64,
         bytes: u64,
         access: Access,
+        grain: Grain,
     ) -> Result<Mapping, DriverError> {
         let descriptor = self.channel.usable()?;
         let failed = |errno| DriverError::Map {
@@ -161,7 +162,7 @@ impl Node {
         let kernel = &self.channel.kernel;
         let mut repeats = 0;
         let pages = loop {
-            match kernel.map(descriptor, offset, length, access) {
+            match kernel.map(descriptor, offset, length, access, grain) {
                 Err(errno::EINTR) if repeats < MOST_REPEATS => repeats += 1,
                 Err(errno) => return Err(failed(errno)),
                 Ok(pages) => break pages,
@@ -301,7 +302,14 @@ mod tests {
             panic!("{call:?}")
         }
 
-        fn map(&self, _: &Descriptor, offset: u64, _: usize, _: Access) -> Result<Pages, i32> {
+        fn map(
+            &self,
+            _: &Descriptor,
+            offset: u64,
+            _: usize,
+            _: Access,
+            _: Grain,
+        ) -> Result<Pages, i32> {
             panic!("map {offset}")
         }
 
@@ -338,7 +346,7 @@ mod tests {
     #[test]
     fn p1_a_child_unmaps_nothing() {
         let channel = inherited();
-        let pages = Pages::anonymous(4096, Access::Full).unwrap();
+        let pages = Pages::anonymous(4096, Access::Full, Grain::Word).unwrap();
         let mapping = Mapping::new(Arc::clone(&channel.kernel), channel.owner(), pages);
         assert!(mapping.word(0).is_none());
         assert!(!mapping.clear());

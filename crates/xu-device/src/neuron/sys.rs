@@ -13,7 +13,7 @@
 //!   The premise is that the node belongs to the driver of the table. What a path names nobody can prove; so the first call
 //!   on every descriptor is COMPATIBLE_VERSION, with 8 bytes for 8, and another driver fails it.
 //! * *mmap*: the kernel chooses the address, so nothing in use is replaced. The memory is shared with a device or
-//!   with another process: it is only reached through atomics, and never through a plain reference.
+//!   with another process: it is only reached through atomics of one size, and never through a plain reference.
 
 #![allow(
     unsafe_code,
@@ -21,7 +21,7 @@
 )]
 
 use super::call::Call;
-use super::kernel::{Access, Descriptor, Kernel};
+use super::kernel::{Access, Descriptor, Grain, Kernel};
 use core::num::NonZero;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -73,6 +73,7 @@ impl Kernel for System {
         offset: u64,
         bytes: usize,
         access: Access,
+        grain: Grain,
     ) -> Result<Pages, i32> {
         let file = descriptor.as_file().ok_or(errno::EBADF)?;
         let length = NonZero::new(bytes).ok_or(errno::EINVAL)?;
@@ -88,6 +89,7 @@ impl Kernel for System {
             base,
             length,
             writable: access == Access::Full,
+            grain,
         })
     }
 
@@ -108,6 +110,7 @@ pub struct Pages {
     base: NonNull<u8>,
     length: NonZero<usize>,
     writable: bool,
+    grain: Grain,
 }
 
 // SAFETY: the memory belongs to the process and not to a thread, and is reached through atomics only.
@@ -120,7 +123,7 @@ impl Pages {
     ///
     /// # Errors
     /// The error number.
-    pub fn anonymous(bytes: usize, access: Access) -> Result<Self, i32> {
+    pub fn anonymous(bytes: usize, access: Access, grain: Grain) -> Result<Self, i32> {
         let length = NonZero::new(bytes).ok_or(errno::EINVAL)?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the kernel chooses an address that nothing else has.
@@ -129,6 +132,7 @@ impl Pages {
             base: mapped.map_err(number)?.cast(),
             length,
             writable: access == Access::Full,
+            grain,
         })
     }
 
@@ -144,25 +148,29 @@ impl Pages {
         self.writable
     }
 
-    /// The 32-bit word at a byte offset; `None` beyond the end, and for an offset that is not a multiple of 4.
+    /// The 32-bit word at a byte offset; `None` beyond the end, for an offset that is not a multiple of 4, and in a
+    /// mapping of double words.
     #[must_use]
     pub fn word(&self, offset: usize) -> Option<&AtomicU32> {
         let end = offset.checked_add(size_of::<AtomicU32>())?;
-        if end > self.length.get() || !offset.is_multiple_of(align_of::<AtomicU32>()) {
+        let is_aligned = offset.is_multiple_of(align_of::<AtomicU32>());
+        if end > self.length.get() || !is_aligned || self.grain != Grain::Word {
             return None;
         }
         // SAFETY: `offset` is inside the mapping, as compared above.
         let word = unsafe { self.base.add(offset) }.cast::<AtomicU32>();
         // SAFETY: mappings are aligned to pages and `offset` to words, all bytes are initialised, the mapping lives as
-        // long as the borrow of `self`, and nobody of this process refers to it but through atomics.
+        // long as the borrow of `self`, and nobody of this process refers to it but through atomics of this size.
         Some(unsafe { word.as_ref() })
     }
 
-    /// The 64-bit word at a byte offset; `None` beyond the end, and for an offset that is not a multiple of 8.
+    /// The 64-bit word at a byte offset; `None` beyond the end, for an offset that is not a multiple of 8, and in a mapping
+    /// of words.
     #[must_use]
     pub fn double_word(&self, offset: usize) -> Option<&AtomicU64> {
         let end = offset.checked_add(size_of::<AtomicU64>())?;
-        if end > self.length.get() || !offset.is_multiple_of(align_of::<AtomicU64>()) {
+        let is_aligned = offset.is_multiple_of(align_of::<AtomicU64>());
+        if end > self.length.get() || !is_aligned || self.grain != Grain::DoubleWord {
             return None;
         }
         // SAFETY: `offset` is inside the mapping, as compared above.

@@ -244,7 +244,8 @@ fn a_chunk_is_unmapped_before_it_is_freed() {
     assert_eq!(mapping.bytes(), 8192);
     mapping.word(8188).unwrap().store(9, Ordering::Relaxed);
     assert!(mapping.word(8190).is_none() && mapping.word(8192).is_none());
-    assert!(mapping.double_word(8184).is_some() && mapping.double_word(8188).is_none());
+    // Accesses of two sizes to one place may race.
+    assert!(mapping.double_word(8184).is_none());
     assert!(mapping.clear());
     assert_eq!(mapping.word(8188).unwrap().load(Ordering::Relaxed), 0);
     chunk.map().unwrap();

@@ -12,7 +12,7 @@ use xu_abi::driver::{
 };
 use xu_abi::driver::{CrwlNcMap, CrwlNcMapExt};
 use xu_device::neuron::{
-    Access, Call, Chunk, ChunkSpec, Descriptor, DriverError, Kernel, Node, Pages,
+    Access, Call, Chunk, ChunkSpec, Descriptor, DriverError, Grain, Kernel, Node, Pages,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -211,9 +211,16 @@ impl Kernel for Script {
         }
     }
 
-    fn map(&self, _: &Descriptor, offset: u64, bytes: usize, access: Access) -> Result<Pages, i32> {
+    fn map(
+        &self,
+        _: &Descriptor,
+        offset: u64,
+        bytes: usize,
+        access: Access,
+        grain: Grain,
+    ) -> Result<Pages, i32> {
         self.note(format!("map {offset:#x} {bytes} {access:?}"));
-        let pages = Pages::anonymous(bytes, access)?;
+        let pages = Pages::anonymous(bytes, access, grain)?;
         if offset == NQ_OFFSET {
             // A ring may hold old records.
             for at in (0..bytes).step_by(4) {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use xu_abi::driver::errno::{self, Answer};
 use xu_abi::driver::{MemBufCopy64, ioctl};
 use xu_device::neuron::{
-    Access, Buffer, Call, Descriptor, DriverError, Kernel, Meaning, Node, System, discovery,
+    Access, Buffer, Call, Descriptor, DriverError, Grain, Kernel, Meaning, Node, System, discovery,
 };
 
 /// A directory with nodes that are files.
@@ -86,18 +86,20 @@ fn p1_descriptors_are_closed_on_exec_and_once() {
 fn a_mapping_is_shared_with_the_file() {
     let path = directory("map").join("neuron0");
     let descriptor = System.open(&path, Access::Full).unwrap();
-    let pages = System.map(&descriptor, 4096, 4096, Access::Full).unwrap();
+    let pages = System
+        .map(&descriptor, 4096, 4096, Access::Full, Grain::Word)
+        .unwrap();
     pages.word(8).unwrap().store(0x0403_0201, Ordering::Relaxed);
     assert_eq!(fs::read(&path).unwrap()[4104..4108], [1, 2, 3, 4]);
     System.unmap(pages).unwrap();
     for (offset, bytes) in [(0, 0), (1, 4096), (u64::MAX, 4096)] {
-        let refused = System.map(&descriptor, offset, bytes, Access::Full);
+        let refused = System.map(&descriptor, offset, bytes, Access::Full, Grain::Word);
         assert_eq!(refused.unwrap_err(), errno::EINVAL);
     }
     System.close(descriptor);
     // A descriptor for writing only cannot be mapped: the kernel says so.
     let descriptor = System.open(&path, Access::Misc).unwrap();
-    let refused = System.map(&descriptor, 0, 4096, Access::Full);
+    let refused = System.map(&descriptor, 0, 4096, Access::Full, Grain::Word);
     assert_eq!(refused.unwrap_err(), errno::EACCES);
     System.close(descriptor);
 }

@@ -5,7 +5,7 @@
 
 use super::{refuse, within};
 use crate::neuron::error::DriverError;
-use crate::neuron::kernel::Access;
+use crate::neuron::kernel::{Access, Grain};
 use crate::neuron::mapping::Mapping;
 use crate::neuron::node::Node;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ fn map_new(node: &Node, spec: NqSpec) -> Result<Mapping, DriverError> {
             value: offset,
         });
     }
-    let mapping = node.map(offset, spec.bytes.into(), Access::Full)?;
+    let mapping = node.map(offset, spec.bytes.into(), Access::Full, Grain::Word)?;
     if mapping.clear() {
         Ok(mapping)
     } else {

@@ -3,7 +3,7 @@
 use super::{refuse, within};
 use crate::neuron::call::Buffer;
 use crate::neuron::error::DriverError;
-use crate::neuron::kernel::Access;
+use crate::neuron::kernel::{Access, Grain};
 use crate::neuron::mapping::Mapping;
 use crate::neuron::node::Node;
 use xu_abi::driver::window::{Block, Resource, Window};
@@ -143,7 +143,7 @@ impl Node {
             Resource::All => Access::ReadOnly,
             _ => Access::Full,
         };
-        self.map(window.offset, window.bytes, access)
+        self.map(window.offset, window.bytes, access, Grain::Word)
     }
 
     fn registers(
