@@ -22,6 +22,7 @@ use super::mapping::Mapping;
 use super::node::Node;
 use crate::neuron::call::Buffer;
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use xu_abi::DeviceAddr;
 use xu_abi::driver::{
@@ -89,7 +90,7 @@ pub struct Chunk {
     mmap_offset: u64,
     bytes: u64,
     mapping: OnceLock<Mapping>,
-    leaked: bool,
+    leaked: AtomicBool,
 }
 
 impl Chunk {
@@ -114,7 +115,7 @@ impl Chunk {
             mmap_offset: 0,
             bytes: spec.bytes.next_multiple_of(PAGE),
             mapping: OnceLock::new(),
-            leaked: false,
+            leaked: AtomicBool::new(false),
         };
         chunk.locate()?;
         Ok(chunk)
@@ -245,13 +246,14 @@ impl Chunk {
         self.copy_chunk(offset, to, to_offset, bytes)
     }
 
-    /// Never frees it, since the device may go on reading or writing there. The driver does, when the process ends.
-    pub fn leak(&mut self) {
-        self.leaked = true;
+    /// Never frees it, since the device may go on reading or writing there. The driver does, when the device is closed.
+    pub fn leak(&self) {
+        // Relaxed: whoever drops the last owner has synchronised with the others.
+        self.leaked.store(true, Ordering::Relaxed);
     }
 
-    /// Leaves it to the driver, which frees it when the process ends.
-    pub(super) fn abandon(mut self) -> Handle {
+    /// Leaves it to the driver, which frees it when the device is closed.
+    pub(super) fn abandon(self) -> Handle {
         self.leak();
         self.handle
     }
@@ -312,7 +314,7 @@ impl Drop for Chunk {
     fn drop(&mut self) {
         // A mapping does not keep the chunk alive, so it goes first.
         drop(self.mapping.take());
-        if self.leaked {
+        if self.leaked.load(Ordering::Relaxed) {
             return;
         }
         // Refused in a child of a fork, and on a device that is lost: there is nothing to free then.

@@ -264,7 +264,7 @@ fn a_chunk_is_unmapped_before_it_is_freed() {
 #[test]
 fn a_leaked_chunk_is_not_freed() {
     let (script, node) = Script::node(V2);
-    let mut chunk = Chunk::allocate(&node, HOST).unwrap();
+    let chunk = Chunk::allocate(&node, HOST).unwrap();
     chunk.leak();
     drop(chunk);
     assert!(!script.names().contains(&"MEM_FREE"));

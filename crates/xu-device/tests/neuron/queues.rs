@@ -152,6 +152,10 @@ fn d7_rings_of_a_queue_that_cannot_be_parked_are_never_freed() {
     let (tx, rx) = (ring(&script, &node, 64), ring(&script, &node, 64));
     let again = RingPair::open(&node, QUEUE, tx.clone(), rx.clone());
     refused(&script, again);
+    // The device can be closed: the driver parks the queue itself, and frees the memory then.
+    script.events();
+    drop((tx, rx, node));
+    assert_eq!(script.events(), ["MEM_FREE", "MEM_FREE", "close"]);
 }
 
 #[test]

@@ -294,9 +294,10 @@ impl Drop for RingPair {
             self.node.rings().lock().open.remove(&self.queue);
             return;
         }
-        // The queue may still point at the rings: they stay for ever, and so does the mark that it is open.
+        // The queue may still point at the rings: until the device is closed their memory stays, and so does the mark that
+        // the queue is open.
         for ring in &self.rings {
-            core::mem::forget(Arc::clone(&ring.chunk));
+            ring.chunk.leak();
         }
     }
 }
