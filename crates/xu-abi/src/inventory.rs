@@ -14,9 +14,11 @@
 //!
 //! Tests of this crate read its source and demand that each asserted struct and each public number is listed here.
 
+mod driver;
 mod json;
 mod markdown;
 
+pub use driver::{DRIVER_GROUPS, DRIVER_STRUCTS, DRIVER_TARGET};
 pub use json::Json;
 pub use markdown::Markdown;
 
@@ -42,7 +44,8 @@ use crate::{
 /// What the layouts are pinned against.
 pub const TARGET: &str = "libnrt.so 2.31.24.0, x86-64, little-endian";
 
-/// Every struct, in the order of the specification.
+/// Every struct of the lane, in the order of the specification.
+/// Those of the driver are in [`DRIVER_STRUCTS`].
 pub const STRUCTS: &[StructLayout] = &[
     QueueHeader::ABI,
     Slot::ABI,
@@ -103,10 +106,12 @@ macro_rules! constants {
     };
     (@one Hex $path:path) => { constants!(@one Hex $path = $path) };
 }
+use constants;
 
 // CAST: in what follows every constant is a small count, or an unsigned word that keeps its bits.
 
-/// Every constant that another program may rely on, by subject.
+/// Every constant of the lane that another program may rely on, by subject.
+/// Those of the driver are in [`DRIVER_GROUPS`].
 pub const GROUPS: &[Group] = &[
     Group {
         title: "Kinds of execution units",

@@ -68,6 +68,7 @@
 //! | [`status`] | [`Status`] with names and priorities | 2.11 |
 //! | [`chain`] | copies of any length as chains of descriptors | 2.10, `driver.md` 6 |
 //! | [`device`] | addresses, engines, semaphores, events | 5, `driver.md` 7 |
+//! | [`driver`] | ioctls of `/dev/neuronN`, their arguments, maps of the hardware | `driver.md` 1 to 8 |
 //! | [`metric`] | counters of the driver's datastore | 7, `driver.md` 9 |
 //! | [`mod@env`] | names, defaults and ranges of environment variables | `env.md` |
 //! | [`layout`] | what a struct looks like in memory, as data | - |
@@ -82,6 +83,7 @@ mod range;
 pub mod chain;
 pub mod descriptor;
 pub mod device;
+pub mod driver;
 pub mod env;
 pub mod id;
 pub mod inventory;

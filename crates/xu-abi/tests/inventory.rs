@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use xu_abi::inventory::{GROUPS, Json, Markdown, STRUCTS};
+use xu_abi::inventory::{DRIVER_GROUPS, DRIVER_STRUCTS, GROUPS, Group, Json, Markdown, STRUCTS};
+use xu_abi::layout::StructLayout;
 
 /// The text of every source file.
 fn sources() -> Vec<String> {
@@ -39,13 +40,29 @@ fn declared(start: &str, end: char) -> Vec<String> {
     words.collect()
 }
 
+/// The structs of the lane, then those of the driver.
+fn structs() -> impl Iterator<Item = &'static StructLayout> {
+    STRUCTS.iter().chain(DRIVER_STRUCTS)
+}
+
+/// The name in a line that asserts a layout: `assert_layout! { Name is "name" in ...`, and in a table of arguments
+/// `Name is "name": ...`.
+fn asserted_in(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let (name, original) = line
+        .strip_prefix("assert_layout! { ")
+        .unwrap_or(line)
+        .split_once(" is \"")?;
+    let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric());
+    (plain(name) && original.contains("bytes, align")).then_some(name)
+}
+
 #[test]
 fn every_asserted_struct_is_listed_once() {
-    let asserted: Vec<_> = declared("assert_layout! {", ':')
-        .iter()
-        .map(|head| head.split_whitespace().next().unwrap().to_owned())
-        .collect();
-    let listed: Vec<_> = STRUCTS.iter().map(|layout| layout.name).collect();
+    let texts = sources();
+    let lines = texts.iter().flat_map(|text| text.lines());
+    let asserted: Vec<_> = lines.filter_map(asserted_in).map(str::to_owned).collect();
+    let listed: Vec<_> = structs().map(|layout| layout.name).collect();
     assert_eq!(
         asserted.iter().map(String::as_str).collect::<BTreeSet<_>>(),
         listed.iter().copied().collect()
@@ -64,10 +81,14 @@ fn every_struct_with_a_layout_is_asserted() {
     assert_eq!(laid_out, STRUCTS.len());
 }
 
+/// The constants of the lane, then those of the driver.
+fn groups() -> impl Iterator<Item = &'static Group> {
+    GROUPS.iter().chain(DRIVER_GROUPS)
+}
+
 #[test]
 fn every_public_number_is_listed() {
-    let listed: BTreeSet<_> = GROUPS
-        .iter()
+    let listed: BTreeSet<_> = groups()
         .flat_map(|group| group.constants)
         .filter_map(|constant| constant.name.rsplit("::").next())
         .collect();
@@ -87,8 +108,7 @@ fn every_public_number_is_listed() {
 
 #[test]
 fn names_are_unique() {
-    let names: Vec<_> = GROUPS
-        .iter()
+    let names: Vec<_> = groups()
         .flat_map(|group| group.constants)
         .map(|constant| constant.name)
         .collect();
@@ -110,7 +130,7 @@ fn the_dump_is_stable_and_well_formed() {
     for trailing in [",]", ",}", ",\n    ]", ",\n  ]"] {
         assert!(!json.contains(trailing), "{trailing}");
     }
-    for layout in STRUCTS {
+    for layout in structs() {
         assert!(json.contains(&format!("\"name\": \"{}\"", layout.name)));
         assert!(Markdown.to_string().contains(&format!("`{}`", layout.name)));
     }

@@ -47,7 +47,10 @@
 //! | [`collectives`] | all-gather, all-reduce and reduce-scatter between cores | `c-api.md` 6.3 |
 //! | [`elementwise`] | arithmetic on elements | `c-api.md` 6.6 |
 //! | [`simulated`] | the machine | - |
-#![forbid(unsafe_code)]
+//! | `neuron`, with the feature `real-driver` | system calls of the kernel driver | `driver.md` |
+#![cfg_attr(not(feature = "real-driver"), forbid(unsafe_code))]
+// System calls need it: the file `neuron/sys.rs` allows it for itself, and no other file may.
+#![cfg_attr(feature = "real-driver", deny(unsafe_code))]
 
 pub mod collectives;
 pub mod device;
@@ -56,6 +59,8 @@ pub mod harvest;
 pub mod map;
 pub mod memory;
 pub mod metrics;
+#[cfg(feature = "real-driver")]
+pub mod neuron;
 pub mod nq;
 pub mod program;
 pub mod region;

@@ -39,7 +39,14 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "xu-device",
         ours: &["xu-abi"],
-        others: &["half", "parking_lot", "serde", "thiserror", "zerocopy"],
+        others: &[
+            "half",
+            "nix",
+            "parking_lot",
+            "serde",
+            "thiserror",
+            "zerocopy",
+        ],
         others_in_tests: &["proptest", "serde_json"],
     },
     Layer {

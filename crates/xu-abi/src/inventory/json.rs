@@ -1,7 +1,9 @@
 //! The inventory as JSON: one line per entry, so that a difference is a line.
 
-use super::{GROUPS, Group, STRUCTS, TARGET, Value};
+use super::{DRIVER_GROUPS, DRIVER_STRUCTS, DRIVER_TARGET, GROUPS, Group, STRUCTS, TARGET, Value};
 use crate::Status;
+use crate::driver::ioctl::{self, Ioctl};
+use crate::driver::unverified::{self, Unverified};
 use crate::env::{BadValue, VARIABLES, Variable};
 use crate::layout::StructLayout;
 use crate::metric::{CoreCounter, DeviceCounter, ErrorFlag};
@@ -44,7 +46,12 @@ impl Display for Json {
             counter(f, flag.counter())?;
         }
         writeln!(f, "],")?;
-        array(f, "environment", VARIABLES, variable)?;
+        list(f, "environment", VARIABLES, variable)?;
+        writeln!(f, "  \"driver_target\": {},", Text(&DRIVER_TARGET))?;
+        list(f, "ioctls", ioctl::ALL, one_ioctl)?;
+        list(f, "driver_structs", DRIVER_STRUCTS, one_struct)?;
+        list(f, "driver_constants", DRIVER_GROUPS, group)?;
+        array(f, "unverified", unverified::TABLE, one_unverified)?;
         writeln!(f, "\n}}")
     }
 }
@@ -114,6 +121,44 @@ fn group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
         f.write_str(" }")?;
     }
     write!(f, "\n    ] }}")
+}
+
+fn one_ioctl(f: &mut fmt::Formatter<'_>, ioctl: &Ioctl) -> fmt::Result {
+    let (name, number, request) = (ioctl.name, ioctl.number, ioctl.request());
+    write!(
+        f,
+        "{{ \"name\": \"{name}\", \"number\": {number}, \"direction\": {}, ",
+        ioctl.direction as u8
+    )?;
+    write!(
+        f,
+        "\"encoded_size\": {}, \"request\": {request}, \"argument\": {}, ",
+        ioctl.encoded_size,
+        Text(&ioctl.argument.name())
+    )?;
+    write!(
+        f,
+        "\"argument_size\": {}, \"misc\": {}, \"gated\": {} }}",
+        ioctl.argument.size(),
+        ioctl.misc,
+        ioctl.gated
+    )
+}
+
+fn one_unverified(f: &mut fmt::Formatter<'_>, number: &Unverified) -> fmt::Result {
+    write!(
+        f,
+        "{{ \"name\": {}, \"value\": {}, ",
+        Text(&number.name),
+        number.value
+    )?;
+    write!(
+        f,
+        "\"standing\": {}, \"spec\": {}, ",
+        Text(&number.standing.name()),
+        Text(&number.spec)
+    )?;
+    write!(f, "\"meaning\": {} }}", Text(&number.meaning))
 }
 
 fn counter(f: &mut fmt::Formatter<'_>, counter: Option<CoreCounter>) -> fmt::Result {

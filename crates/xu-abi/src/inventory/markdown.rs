@@ -1,8 +1,10 @@
 //! The inventory as Markdown tables, for a reader.
 
-use super::{GROUPS, STRUCTS, TARGET, Value};
+use super::{DRIVER_GROUPS, DRIVER_STRUCTS, DRIVER_TARGET, GROUPS, Group, STRUCTS, TARGET, Value};
 use crate::Status;
+use crate::driver::{ioctl, unverified};
 use crate::env::{BadValue, VARIABLES};
+use crate::layout::StructLayout;
 use crate::metric::{CoreCounter, DeviceCounter, ErrorFlag, Latency};
 use core::fmt::{self, Display};
 
@@ -21,17 +23,19 @@ impl Display for Markdown {
         writeln!(f, "`abi.json` beside it says the same to programs.\n")?;
         writeln!(f, "Target: {TARGET}.")?;
         writeln!(f, "Offsets and sizes are in bytes.")?;
-        structs(f)?;
-        constants(f)?;
+        writeln!(f, "\n## Structs")?;
+        structs(f, STRUCTS)?;
+        writeln!(f, "\n## Constants")?;
+        constants(f, GROUPS)?;
         statuses(f)?;
         counters(f)?;
-        environment(f)
+        environment(f)?;
+        driver(f)
     }
 }
 
-fn structs(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "\n## Structs")?;
-    for layout in STRUCTS {
+fn structs(f: &mut fmt::Formatter<'_>, all: &[StructLayout]) -> fmt::Result {
+    for layout in all {
         writeln!(
             f,
             "\n### `{}`: {} bytes, align {}\n",
@@ -50,9 +54,8 @@ fn structs(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn constants(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "\n## Constants")?;
-    for group in GROUPS {
+fn constants(f: &mut fmt::Formatter<'_>, groups: &[Group]) -> fmt::Result {
+    for group in groups {
         writeln!(f, "\n### {}\n\n{}.\n", group.title, group.spec)?;
         writeln!(f, "| constant | value |\n|---|---|")?;
         for constant in group.constants {
@@ -158,6 +161,59 @@ fn environment(f: &mut fmt::Formatter<'_>) -> fmt::Result {
             "| {} | {strict} | {} |",
             variable.support.letter(),
             variable.section
+        )?;
+    }
+    Ok(())
+}
+
+fn driver(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "\n## Ioctls of the driver\n\ndriver.md 2.")?;
+    writeln!(f, "Target: {DRIVER_TARGET}.\n")?;
+    writeln!(
+        f,
+        "M: also on a descriptor that was opened for writing only. G: refused to a process that is not attached."
+    )?;
+    writeln!(
+        f,
+        "Direction and encoded size are bits of the request, and do not say what the driver reads and writes.\n"
+    )?;
+    writeln!(
+        f,
+        "| ioctl | number | direction | encoded size | request | argument | bytes | flags |\n|---|---|---|---|---|---|---|---|"
+    )?;
+    for ioctl in ioctl::ALL {
+        let (name, number, request) = (ioctl.name, ioctl.number, ioctl.request());
+        let (direction, encoded) = (ioctl.direction as u8, ioctl.encoded_size);
+        let (argument, bytes) = (ioctl.argument.name(), ioctl.argument.size());
+        let flags = match (ioctl.misc, ioctl.gated) {
+            (true, true) => "M G",
+            (true, false) => "M",
+            (false, true) => "G",
+            (false, false) => "-",
+        };
+        write!(f, "| `{name}` | {number} | {direction} | {encoded} | ")?;
+        writeln!(f, "{request:#010x} | `{argument}` | {bytes} | {flags} |")?;
+    }
+    writeln!(f, "\n## Arguments of the ioctls\n\ndriver.md 3.")?;
+    structs(f, DRIVER_STRUCTS)?;
+    writeln!(f, "\n## Constants of the driver")?;
+    constants(f, DRIVER_GROUPS)?;
+    writeln!(
+        f,
+        "\n## Not verified\n\nNumbers that no driver source of this version confirms.\n"
+    )?;
+    writeln!(
+        f,
+        "| constant | value | standing | spec | meaning |\n|---|---|---|---|---|"
+    )?;
+    for number in unverified::TABLE {
+        write!(f, "| `{}` | {:#x} | ", number.name, number.value)?;
+        writeln!(
+            f,
+            "{} | {} | {} |",
+            number.standing.name(),
+            number.spec,
+            number.meaning
         )?;
     }
     Ok(())

@@ -1,0 +1,290 @@
+//! Claims of cores against other processes: range marks of the driver.
+//!
+//! Made before anything of a core is touched. The driver does not enforce them: processes that ask respect each other.
+//!
+//! ```text
+//!  Claims ── one O_WRONLY descriptor of the process; the kernel releases its marks when the process ends
+//!    '─ claim(cores) ─> Claim ── released when dropped
+//! ```
+//!
+//! * Closing *any* descriptor that was opened for writing only releases *all* marks of the process, and marks made
+//!   through another kind of descriptor are never released. So there is one of them, and it makes every mark.
+//!   (`driver.md` section 11, trap 13.)
+//! * A claim is all or nothing. When it is refused, the cores are asked for one by one: the first that is refused is the
+//!   one in the message, and what was got meanwhile is given back.
+//!
+//! **Ruling.** The driver does not say whose a mark is. The message names the processes that have the core's device
+//! open, when that device is open here.
+
+use super::answers::Meaning;
+use super::calls::{refuse, within};
+use super::discovery;
+use super::error::DriverError;
+use super::kernel::{Access, Kernel};
+use super::negotiation::{Asked, Identity};
+use super::node::{Channel, Node};
+use core::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use xu_abi::driver::claim::MAX_MARKED_CORES;
+use xu_abi::driver::{
+    AppInfo, CrwlNcMap, CrwlNcMapExt, Features, GetAppsInfo, MAX_DEVICES, MAX_PROCESSES, ioctl,
+};
+use zerocopy::FromBytes;
+
+const MARK: &xu_abi::driver::Ioctl = &ioctl::CRWL_NC_RANGE_MARK_EXT0;
+
+/// The descriptor through which this process claims cores.
+#[derive(Debug)]
+pub struct Claims {
+    channel: Channel,
+    /// The device whose descriptor it is: the driver counts cores from it.
+    first: u32,
+    identity: Identity,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Mark,
+    Unmark,
+}
+
+/// Cores that are claimed.
+#[derive(Debug)]
+pub struct Claim {
+    claims: Arc<Claims>,
+    cores: Range<u32>,
+}
+
+impl Claims {
+    /// Opens the descriptor on the first device of a directory. Cores of devices before it cannot be claimed through it.
+    ///
+    /// # Errors
+    /// As [`Node::open`]; [`DriverError::AlreadyOpen`] when this process has one of this directory.
+    pub fn open(
+        kernel: Arc<dyn Kernel>,
+        root: &Path,
+        first: u32,
+    ) -> Result<Arc<Self>, DriverError> {
+        within(
+            MARK,
+            "index of a device",
+            first,
+            0..=u64::from(MAX_DEVICES) - 1,
+        )?;
+        let path = discovery::node(root, first);
+        let channel = Channel::open(kernel, &path, root, Access::Misc)?;
+        let identity = Identity::ask(&channel)?;
+        Ok(Arc::new(Self {
+            channel,
+            first,
+            identity,
+        }))
+    }
+
+    /// What the device is that the descriptor belongs to.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Claims cores, counted over all devices: core *c* of device *d* is *d* times the cores of a device plus *c*.
+    /// `nodes` are the devices that are open, for the message of a refusal.
+    ///
+    /// # Errors
+    /// [`DriverError::BadArgument`] for no core, for more than 512 (64 with an older driver), and for cores of devices that cannot be;
+    /// [`DriverError::CoreTaken`] with the first core that another process has. Nothing is claimed then.
+    pub fn claim(
+        self: &Arc<Self>,
+        cores: Range<u32>,
+        nodes: &[Arc<Node>],
+    ) -> Result<Claim, DriverError> {
+        let relative = self.relative(&cores)?;
+        let count = relative.end - relative.start;
+        match self.mark(relative.clone()) {
+            Ok(()) => {}
+            Err(error) if error.meaning() == Some(Meaning::CoreTaken) => {
+                if count > 1 {
+                    self.mark_each(relative, nodes)?;
+                } else {
+                    return Err(self.taken(cores.start, nodes));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Claim {
+            claims: Arc::clone(self),
+            cores,
+        })
+    }
+
+    /// Marks the cores one by one, from the first: all of them, when nobody has any by now.
+    fn mark_each(&self, cores: Range<u32>, nodes: &[Arc<Node>]) -> Result<(), DriverError> {
+        for core in cores.clone() {
+            let Err(error) = self.mark(core..core + 1) else {
+                continue;
+            };
+            self.unmark(cores.start..core);
+            return Err(match error.meaning() {
+                Some(Meaning::CoreTaken) => self.taken(self.base() + core, nodes),
+                _ => error,
+            });
+        }
+        Ok(())
+    }
+
+    /// Marks exactly these cores, counted from the descriptor's device.
+    fn mark(&self, cores: Range<u32>) -> Result<(), DriverError> {
+        let expected = bitmap(&cores);
+        let marked = self.ask(Change::Mark, &cores, [0; 8])?;
+        if marked == expected {
+            return Ok(());
+        }
+        // Whatever it was, it is ours, and not what was asked for.
+        let _ = self.ask(Change::Unmark, &cores, marked);
+        Err(DriverError::Nonsense {
+            call: MARK.name,
+            what: "the first word of the bitmap",
+            value: marked[0],
+        })
+    }
+
+    fn unmark(&self, cores: Range<u32>) {
+        if !cores.is_empty() {
+            // Refused in a child of a fork, and on a device that is lost. Else the driver has nothing to refuse.
+            let _ = self.ask(Change::Unmark, &cores, bitmap(&cores));
+        }
+    }
+
+    /// Makes the call, the older one with a driver that has no other, and returns the bitmap.
+    fn ask(
+        &self,
+        change: Change,
+        cores: &Range<u32>,
+        bitmap: [u64; 8],
+    ) -> Result<[u64; 8], DriverError> {
+        let nc_count = cores.end - cores.start;
+        let (start_nc_index, end_nc_index) = (cores.start, cores.end - 1);
+        if self.most() == MAX_MARKED_CORES {
+            let ioctl = match change {
+                Change::Mark => MARK,
+                Change::Unmark => &ioctl::CRWL_NC_RANGE_UNMARK_EXT0,
+            };
+            let mut argument = CrwlNcMapExt {
+                nc_count,
+                start_nc_index,
+                end_nc_index,
+                bitmap,
+                ..CrwlNcMapExt::ZEROED
+            };
+            self.channel.ask(ioctl, &mut argument)?;
+            return Ok(argument.bitmap);
+        }
+        let ioctl = match change {
+            Change::Mark => &ioctl::CRWL_NC_RANGE_MARK,
+            Change::Unmark => &ioctl::CRWL_NC_RANGE_UNMARK,
+        };
+        let mut argument = CrwlNcMap {
+            nc_count,
+            start_nc_index,
+            end_nc_index,
+            bitmap: bitmap[0],
+            ..CrwlNcMap::ZEROED
+        };
+        self.channel.ask(ioctl, &mut argument)?;
+        Ok([argument.bitmap, 0, 0, 0, 0, 0, 0, 0])
+    }
+
+    /// Cores that the driver can mark, counted from the descriptor's device.
+    fn most(&self) -> u32 {
+        match self.identity.features.has(Features::BIG_CORE_MAPS) {
+            true => MAX_MARKED_CORES,
+            false => u64::BITS,
+        }
+    }
+
+    /// The number of the first core of the descriptor's device.
+    fn base(&self) -> u32 {
+        self.first * u32::from(self.identity.cores())
+    }
+
+    /// Cores as the driver counts them here.
+    fn relative(&self, cores: &Range<u32>) -> Result<Range<u32>, DriverError> {
+        let (first, all) = (self.base(), MAX_DEVICES * u32::from(self.identity.cores()));
+        let last = u64::from(all.min(first + self.most())) - 1;
+        within(MARK, "first core", cores.start, first.into()..=last)?;
+        let most = last + 1 - u64::from(cores.start);
+        let count = u64::from(cores.end).saturating_sub(cores.start.into());
+        if count == 0 || count > most {
+            return Err(refuse(
+                MARK,
+                "number of cores",
+                count,
+                format!("1 to {most} from core {}", cores.start),
+            ));
+        }
+        Ok(cores.start - first..cores.end - first)
+    }
+
+    fn taken(&self, core: u32, nodes: &[Arc<Node>]) -> DriverError {
+        let device = core / u32::from(self.identity.cores());
+        let attached = nodes
+            .iter()
+            .find(|node| node.index() == device)
+            // Only for the message: that it cannot be had changes nothing.
+            .and_then(|node| attached(node).ok())
+            .unwrap_or_default();
+        DriverError::CoreTaken { core, attached }
+    }
+}
+
+impl Claim {
+    /// The cores, counted over all devices.
+    #[must_use]
+    pub fn cores(&self) -> Range<u32> {
+        self.cores.clone()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let base = self.claims.base();
+        let Range { start, end } = self.cores;
+        self.claims.unmark(start - base..end - base);
+    }
+}
+
+/// Other processes that are attached to a device.
+fn attached(node: &Node) -> Result<Vec<u32>, DriverError> {
+    const ENTRIES: usize = MAX_PROCESSES as usize;
+    const HEAD: usize = GetAppsInfo::ABI.size;
+    let mut argument = [0; HEAD + ENTRIES * AppInfo::ABI.size];
+    let head = GetAppsInfo {
+        // The locks are the cheapest to be told of.
+        flags: 1,
+        capacity: MAX_PROCESSES,
+        ..GetAppsInfo::ZEROED
+    };
+    argument[..HEAD].copy_from_slice(&head.to_bytes());
+    node.ask(&ioctl::DEVICE_GET_ALL_APPS_INFO, &mut argument)?;
+    let said = GetAppsInfo::read(&argument).map_or(0, |head| head.size);
+    let entries = argument[HEAD..].chunks_exact(AppInfo::ABI.size);
+    let own = node.owner().pid();
+    Ok(entries
+        // The driver may say more than there is room for.
+        .take(said as usize)
+        .filter_map(|entry| AppInfo::read_from_bytes(entry).ok())
+        .map(|app| app.pid)
+        .filter(|pid| *pid != own && *pid != 0)
+        .collect())
+}
+
+/// A bit for each core.
+fn bitmap(cores: &Range<u32>) -> [u64; 8] {
+    let mut words = [0; 8];
+    for core in cores.clone() {
+        // PANIC: there are 512 bits, and no range ends beyond.
+        words[core as usize / 64] |= 1 << (core % 64);
+    }
+    words
+}

@@ -1,0 +1,18 @@
+//! The calls of the backend for real hardware, against a kernel that follows a script: what is asked, in which order, and
+//! what is never asked.
+#![cfg(feature = "real-driver")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests may panic as tests may"
+)]
+
+mod chunks;
+mod claims;
+mod cores;
+mod datastore;
+mod guards;
+mod nodes;
+mod queues;
+mod registers;
+mod script;
+mod system;
