@@ -348,6 +348,27 @@ fn p4_what_is_said_of_a_holder_may_be_damaged_or_of_somebody_else() {
     other.close();
 }
 
+/// Closing any descriptor of the file of cores would end all claims of this process on it.
+#[test]
+fn p4_a_name_of_a_holder_that_leads_to_the_file_of_cores_ends_no_claim() {
+    let host = Host::new("trap");
+    let runtime = host.open(0, 1).unwrap();
+    let (cores, who) = (host.0.join("cores"), host.0.join("core-0"));
+    for hard in [false, true] {
+        std::fs::remove_file(&who).unwrap();
+        if hard {
+            std::fs::hard_link(&cores, &who).unwrap();
+        } else {
+            std::os::unix::fs::symlink(&cores, &who).unwrap();
+        }
+        assert_eq!(busy(host.open(0, 1)).holder.unwrap().about, None);
+        let other = Other::open(&host, &[(VISIBLE, "0")]);
+        assert!(!other.has_cores(), "hard {hard}: {}", other.answer);
+        other.close();
+    }
+    runtime.close();
+}
+
 #[test]
 fn p1_a_program_that_is_started_has_no_descriptor_of_the_host() {
     let host = Host::new("exec");
