@@ -67,6 +67,18 @@ fn a_number_of_cores_is_taken_from_the_first() {
     }
 }
 
+/// All of them are those that are left.
+#[test]
+fn all_cores_are_counted_from_the_first() {
+    for variables in [&[(SIM, "4")][..], &[(SIM, "4"), (NUM, "0")]] {
+        let settings = builder(variables).unwrap().first_core(1).settings();
+        assert_eq!(settings.unwrap().cores.value, 3, "{variables:?}");
+        let none = builder(variables).unwrap().first_core(4).settings();
+        let error = none.unwrap_err();
+        assert!(error.to_string().contains("first_core"), "{error}");
+    }
+}
+
 #[test]
 fn visible_cores_are_consecutive_and_increasing() {
     for (value, cores) in [("0", 1), ("5", 1), ("0-5", 6), ("3-4,5", 3), ("1, 2 ,3", 3)] {
