@@ -276,6 +276,45 @@ fn memory_that_is_exhausted_is_told_unless_nobody_wants_it() {
     }
 }
 
+/// Of the host as of a core.
+#[test]
+fn host_memory_that_is_exhausted_is_told_too() {
+    let _one = alone(None);
+    let runtime = Runtime::builder().open().unwrap();
+    let refused = runtime.core(0).unwrap().host_buffer(1 << 40);
+    assert!(matches!(refused, Err(Error::Device(_))));
+    assert_eq!(told("nrta.out_of_memory").len(), 1);
+}
+
+/// Rule P7: one line for a variable, however many cores there are.
+#[test]
+fn processors_that_nobody_may_use_are_told_once() {
+    let _one = alone(None);
+    let cpus = nrta::CpuSet::new([1023]).unwrap();
+    let runtime = Runtime::builder().cores(3).worker_cpus(cpus).open();
+    runtime.unwrap().close();
+    assert_eq!(told("nrta.workers_not_bound").len(), 1);
+}
+
+/// Rule P7: what is used is said, and not that it is some default.
+#[test]
+fn an_adjusted_value_is_told() {
+    let _one = alone(None);
+    for (variable, used) in [
+        ("NRTA_POLL_POLICY", "adaptive"),
+        ("NEURON_FAIL_ON_NAN", "false"),
+        ("NEURON_RT_NUMERICAL_ERRORS_VERBOSITY", "critical"),
+        ("NEURON_RT_ENABLE_DEVICE_MEMORY_OOM_LOG", "true"),
+        ("NEURON_RT_LOW_LATENCY_TASKS_CPU_AFFINITY", "any"),
+    ] {
+        lock(&COLLECTOR.told).clear();
+        Builder::from_variables(|name| (name == variable).then(|| "x".into())).unwrap();
+        let adjusted = told("nrta.adjusted");
+        assert_eq!(adjusted.len(), 1, "{variable}");
+        assert_eq!(adjusted[0].field("used"), used, "{variable}");
+    }
+}
+
 /// Rules P7 and P8: once for each opening that finds one, and only then.
 #[test]
 fn variables_without_effect_and_values_that_are_adjusted_are_told_once() {

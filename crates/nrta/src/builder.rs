@@ -283,6 +283,7 @@ impl Builder {
             (None, None) => return Err(Error::Closed),
         };
         let cpus = settings.worker_cpus.value.clone();
+        let usable = cpus.as_ref().and_then(CpuSet::usable);
         let opening = Opening {
             table: Arc::new(Table::full().map_err(UnitError::from)?),
             metrics: Arc::new(Metrics::new(device.shape().tpbs)),
@@ -294,7 +295,7 @@ impl Builder {
         for core in 0..opening.settings.cores.value {
             let (units, runners) = opening.open_core(core)?;
             let spawn = || WorkerThread::spawn(&format!("nrta-nc{core}"), runners);
-            let worker = cpus::starting_on(cpus.as_ref(), spawn)
+            let worker = cpus::starting_on(usable.as_ref(), spawn)
                 .map_err(|source| Error::Worker { core, source })?;
             cores.push(units);
             workers.push(worker);

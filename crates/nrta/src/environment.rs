@@ -42,7 +42,7 @@ use crate::builder::Builder;
 use crate::cpus::CpuSet;
 use crate::error::Error;
 use crate::instance::Instance;
-use crate::settings::{Backend, NumericalErrors, Setting};
+use crate::settings::{Backend, NumericalErrors, Setting, policy_name};
 use core::time::Duration;
 use read::{Given, refused};
 use std::ffi::OsString;
@@ -119,7 +119,12 @@ impl Builder {
     /// # Errors
     /// As [`Builder::from_variables`].
     pub fn from_env() -> Result<Self, Error> {
-        Self::from_variables(|name| std::env::var_os(name))
+        // All of it at one moment, under one lock of the standard library's: other threads may be changing it.
+        let all: Vec<_> = std::env::vars_os().collect();
+        Self::from_variables(|name| {
+            let found = all.iter().find(|(variable, _)| variable == name);
+            found.map(|(_, value)| value.clone())
+        })
     }
 
     /// As [`Builder::from_env`], from variables of any origin.
@@ -201,7 +206,8 @@ impl Builder {
         self.exec_timeout.read(seconds.map(|seconds| {
             seconds.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds)))
         }));
-        let cpus = given.tuned(CPU_AFFINITY, |text| CpuSet::parse(text).map(Some), None);
+        let list = |text: &str| CpuSet::parse(text).map(Some);
+        let cpus = given.tuned(CPU_AFFINITY, list, None, |_| "any".to_owned());
         self.worker_cpus.read(cpus);
         self.numerical_errors.read(numerical_errors(given));
         self.log_out_of_memory
@@ -212,8 +218,9 @@ impl Builder {
             "busy" => Some(PollPolicy::Busy),
             _ => None,
         };
+        let shown = |policy: &PollPolicy| policy_name(*policy).to_owned();
         self.poll_policy
-            .read(given.tuned(POLL_POLICY, policy, PollPolicy::default()));
+            .read(given.tuned(POLL_POLICY, policy, PollPolicy::default(), shown));
         let seconds = given.tuned_number(CLOSE_WARN);
         self.close_warn_every
             .read(seconds.map(|seconds| seconds.map(Duration::from_secs)));
@@ -245,7 +252,8 @@ fn numerical_errors(given: &Given) -> Option<Setting<NumericalErrors>> {
         "critical" => Some(NumericalErrors::Critical),
         _ => None,
     };
-    let verbosity = given.tuned(NUMERICAL_ERRORS, word, NumericalErrors::default());
+    let default = NumericalErrors::default();
+    let verbosity = given.tuned(NUMERICAL_ERRORS, word, default, ToString::to_string);
     match given.tuned_boolean(FAIL_ON_NAN, false) {
         Some(fail) if fail.value => Some(fail.map(|_| NumericalErrors::Critical)),
         _ => verbosity,

@@ -85,12 +85,13 @@ impl Given {
         Ok(number.map(|number| number.map(|number| number as u32)))
     }
 
-    /// A value for tuning: one that cannot be understood is the default, and the log says so.
+    /// A value for tuning: one that cannot be understood is the default, and the log says so, with the default as `shown`.
     pub(super) fn tuned<T>(
         &self,
         name: &'static str,
         parse: impl FnOnce(&str) -> Option<T>,
         default: T,
+        shown: impl FnOnce(&T) -> String,
     ) -> Option<Setting<T>> {
         let text = self.text(name)?.value;
         let parsed = parse(&text);
@@ -101,7 +102,7 @@ impl Given {
                 name: "nrta.adjusted", target: "nrta::environment",
                 variable = name,
                 given = text,
-                used = "the default",
+                used = shown(&default),
                 allowed,
                 "value adjusted"
             );
@@ -111,7 +112,7 @@ impl Given {
 
     /// `1 true yes on` or `0 false no off`, in any case.
     pub(super) fn tuned_boolean(&self, name: &'static str, default: bool) -> Option<Setting<bool>> {
-        self.tuned(name, boolean, default)
+        self.tuned(name, boolean, default, bool::to_string)
     }
 
     /// A number for tuning: above its range it is clamped, below it and when it is none it is the default. The log says so.
