@@ -173,3 +173,30 @@ fn every_name_is_described_and_in_the_documentation() {
         assert!(described.iter().any(|known| known == name), "{name}");
     }
 }
+
+/// A service that has lost its device opens another runtime, under the same recorder.
+#[test]
+fn counts_go_on_when_a_runtime_is_opened_again() {
+    let recorder = Kept::default();
+    for round in 1..=2 {
+        let runtime = Runtime::builder().open().unwrap();
+        let exporter = Exporter::with(&runtime, &recorder);
+        let core = runtime.core(0).unwrap();
+        let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(8).unwrap());
+        moves.measure(true);
+        for _ in 0..3 {
+            moves.write(&tensor, 0, vec![0; 8]).unwrap().wait().unwrap();
+            exporter.update();
+        }
+        exporter.update();
+        let labels = "core=0,xu=tensor-op,queue=0";
+        for name in [
+            format!("nrta_requests_accepted_total{{{labels}}}"),
+            format!("nrta_requests_completed_total{{{labels}}}"),
+            format!("nrta_request_seconds_count{{{labels}}}"),
+            format!("nrta_request_seconds_bucket{{{labels},le=+Inf}}"),
+        ] {
+            assert_eq!(recorder.raw(&name), 3 * round, "{name}");
+        }
+    }
+}
