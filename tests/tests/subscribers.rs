@@ -387,9 +387,11 @@ fn closing_says_what_it_waits_for_as_often_as_it_was_told_to() {
     let _one = alone(Some(hold_the_worker));
     let lane = Lane::open(Runtime::builder().close_warn_every(Duration::from_millis(1)));
     let queue = lane.core.tensor_op(0).unwrap();
-    for _ in 0..2 {
-        queue.write(&lane.image, 0, vec![0; 64]).unwrap().detach();
-    }
+    let write = || queue.write(&lane.image, 0, vec![0; 64]).unwrap();
+    let (first, second) = (write(), write());
+    second.detach();
+    // The worker tells its log of the first one, and stays there: the second one is what closing finds.
+    first.wait().unwrap();
     lane.runtime.close();
     let waits = &told("nrta.close_waits")[0];
     assert_eq!((waits.level, waits.field("depth")), (Level::WARN, "1"));

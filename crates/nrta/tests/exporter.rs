@@ -119,6 +119,11 @@ fn meters_say_what_the_queues_say() {
         let pending = compute.execute(&model, &[&image], &[&outputs[0], &outputs[1]]);
         let _ = pending.unwrap().wait();
     }
+    // Every place is taken, so a request without one is refused.
+    let places: Vec<_> = (0..8).map(|_| compute.try_reserve().unwrap()).collect();
+    let refused = compute.execute(&model, &[&image], &[&outputs[0], &outputs[1]]);
+    assert!(refused.unwrap_err().is_queue_full());
+    drop(places);
     let moves = core.tensor_op(1).unwrap();
     moves.write(&image, 0, vec![0; 64]).unwrap().wait().unwrap();
     exporter.update();
@@ -128,6 +133,8 @@ fn meters_say_what_the_queues_say() {
     assert_eq!(recorder.raw(&of("requests_completed_total")), 3);
     assert_eq!(recorder.raw(&of("requests_failed_total")), 1);
     assert_eq!(recorder.raw(&of("request_seconds_count")), 3);
+    assert_eq!(recorder.raw(&of("requests_refused_full_total")), 1);
+    assert_eq!(recorder.raw(&of("notifications_lost_total")), 0);
     assert_eq!(recorder.gauge(&of("queue_limit")), 8.0);
     assert_eq!(recorder.gauge(&of("queue_depth")), 0.0);
     assert_eq!(recorder.gauge(&of("queue_health")), 0.0);
