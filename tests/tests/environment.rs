@@ -494,7 +494,7 @@ fn settings_are_a_table_for_people_and_json_for_programs() {
     assert!(json.contains(r#""given":"99""#), "{json}");
 }
 
-/// Rule P1, with the environment of a process of its own.
+/// Rule P1.
 #[test]
 fn the_environment_is_read_while_opening_and_again_by_the_next() {
     let value = std::cell::Cell::new("3");

@@ -308,7 +308,8 @@ fn an_adjusted_value_is_told() {
         ("NEURON_RT_LOW_LATENCY_TASKS_CPU_AFFINITY", "any"),
     ] {
         lock(&COLLECTOR.told).clear();
-        Builder::from_variables(|name| (name == variable).then(|| "x".into())).unwrap();
+        let builder = Builder::from_variables(|name| (name == variable).then(|| "x".into()));
+        builder.unwrap().open().unwrap().close();
         let adjusted = told("nrta.adjusted");
         assert_eq!(adjusted.len(), 1, "{variable}");
         assert_eq!(adjusted[0].field("used"), used, "{variable}");
@@ -367,6 +368,21 @@ fn variables_without_effect_and_values_that_are_adjusted_are_told_once() {
     ];
     assert_eq!(whys, [always, unknown, log]);
     assert!(no_effect.iter().all(|told| told.level == Level::INFO));
+}
+
+/// `env.md` 9.5: by each opening, and by nothing else.
+#[test]
+fn only_an_opening_tells_of_variables() {
+    let _one = alone(None);
+    let removed = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS";
+    let given = |name: &str| (name == removed).then(|| "64".into());
+    let builder = Builder::from_variables(given).unwrap();
+    builder.settings().unwrap();
+    assert_eq!(told("nrta.removed").len(), 0);
+    for openings in 1..=2 {
+        builder.clone().open().unwrap().close();
+        assert_eq!(told("nrta.removed").len(), openings);
+    }
 }
 
 #[test]

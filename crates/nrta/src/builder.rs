@@ -12,6 +12,7 @@ use crate::claims::{Claim, Wanted};
 use crate::collectives::{CollectivesEngine, CollectivesStage};
 use crate::compute::{ComputeEngine, ComputeStage, Counts, Distrust, Execution, Run};
 use crate::cpus::{self, CpuSet};
+use crate::environment::Note;
 use crate::error::Error;
 use crate::instance::Instance;
 use crate::pending::Outcome;
@@ -74,6 +75,8 @@ pub struct Builder {
     pub(crate) close_warn_every: Choice<Duration>,
     pub(crate) process_tag: Choice<String>,
     pub(crate) device: Option<Arc<dyn Device>>,
+    /// What opening is to say of the environment.
+    pub(crate) notes: Vec<Note>,
 }
 
 impl Builder {
@@ -269,6 +272,7 @@ impl Builder {
     }
 
     fn open_all(self) -> Result<Runtime, Error> {
+        self.notes.iter().for_each(Note::tell);
         let mut settings = self.settings()?;
         // Whatever fails from here on, the claim goes with it.
         let claim = self.claim(&mut settings)?;

@@ -36,7 +36,10 @@
 //! removed ones with a warning that names the replacement. Among them are those of the C interface's own log
 //! (`NEURON_RT_LOG_*`): the events of this crate go to the application's [`tracing`] subscriber.
 
+mod notes;
 mod read;
+
+pub(crate) use notes::Note;
 
 use crate::builder::Builder;
 use crate::cpus::CpuSet;
@@ -147,7 +150,7 @@ impl Builder {
     /// asked for is seen later, by [`Builder::settings`] and [`Builder::open`].
     pub fn from_variables(read: impl Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
         let given = Given::read(read);
-        report_others(&given);
+        note_others(&given);
         let mut builder = Self {
             is_by_environment: true,
             ..Self::default()
@@ -155,6 +158,7 @@ impl Builder {
         builder.read_cores(&given)?;
         builder.read_machine(&given)?;
         builder.read_tuning(&given);
+        builder.notes = given.into_notes();
         Ok(builder)
     }
 
@@ -235,11 +239,12 @@ fn tpbs_per_core(given: &Given) -> Result<Option<Setting<u32>>, Error> {
     if let (Some(newer), Some(older)) = (&newer, &older)
         && newer.value != older.value
     {
-        let (variable, given, used) = (VIRTUAL_CORE_SIZE, older.value, newer.value);
-        tracing::warn!(
-            name: "nrta.adjusted", target: "nrta::environment",
-            variable, given, used, "overruled by {LOGICAL_NC_CONFIG}"
-        );
+        given.note(Note::Adjusted {
+            variable: VIRTUAL_CORE_SIZE,
+            given: older.value.to_string(),
+            used: newer.value.to_string(),
+            allowed: format!("what {LOGICAL_NC_CONFIG} says"),
+        });
     }
     Ok(newer.or(older))
 }
@@ -293,24 +298,24 @@ fn read_plan(path: &OsString) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Names the variables that are set and have no effect.
-fn report_others(given: &Given) {
+/// Notes the variables that are set and have no effect.
+fn note_others(given: &Given) {
     for (variable, text) in given.all() {
         let name = variable.name;
         if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
             // Zero asked for nothing.
             if text.parse() != Ok(0u64) {
-                tracing::warn!(
-                    name: "nrta.removed", target: "nrta::environment",
-                    variable = name, given = text, instead, "was removed and has no effect"
-                );
+                given.note(Note::Removed {
+                    variable: name,
+                    given: text,
+                    instead,
+                });
             }
         } else if !IMPLEMENTED.contains(&name) {
-            let why = why_without_effect(name);
-            tracing::info!(
-                name: "nrta.no_effect", target: "nrta::environment",
-                variable = name, why, "has no effect here"
-            );
+            given.note(Note::NoEffect {
+                variable: name,
+                why: why_without_effect(name),
+            });
         }
     }
 }

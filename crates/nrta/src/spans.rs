@@ -10,7 +10,7 @@
 //! | `nrta.closed` | INFO | `nrta::runtime` | `completed`, `failed`: requests of all queues |
 //! | `nrta.not_closed` | WARN | `nrta::runtime` | `error` |
 //! | `nrta.close_waits` | WARN | `nrta::runtime` | `xu`, `depth`, `oldest` |
-//! | `nrta.adjusted` | WARN | `nrta::environment` | `variable`, `given`, `used` |
+//! | `nrta.adjusted` | WARN | `nrta::environment` | `variable`, `given`, `used`, `allowed` |
 //! | `nrta.removed` | WARN | `nrta::environment` | `variable`, `given`, `instead` |
 //! | `nrta.no_effect` | INFO | `nrta::environment` | `variable`, `why` |
 //! | `nrta.workers_not_bound` | WARN | `nrta::runtime` | `cpus`, `why` |
@@ -27,8 +27,8 @@
 //! | `nrta.debug_value` | DEBUG | `nrta::device` | `tpb`, `engine`, `value` |
 //! | `nrta.out_of_memory` | WARN | `nrta::memory` | `error`, which says what is free |
 //!
-//! Opening is a span, `nrta.open`. What is to be said of variables is said before it, where they are read. A completion is
-//! TRACE when it is a success and WARN when not; one that was given up because its queue had degraded before is DEBUG, so that one cause is one
+//! Opening is a span, `nrta.open`, in which whatever the environment is adjusted to is said. A completion is TRACE when it is a
+//! success and WARN when not; one that was given up because its queue had degraded before is DEBUG, so that one cause is one
 //! ERROR and no storm. `call` is `execute`, `write`, `read`, `tensor_op` or `collective`; `seq` is the number without the queue's
 //! bits; `core` is the logical core; `device_ns` is there when the device has said both times.
 //!
