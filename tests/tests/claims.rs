@@ -348,6 +348,50 @@ fn p4_what_is_said_of_a_holder_may_be_damaged_or_of_somebody_else() {
     other.close();
 }
 
+/// Closing any descriptor of the file of cores would end all claims of this process on it.
+#[test]
+fn p4_a_name_of_a_holder_that_leads_to_the_file_of_cores_ends_no_claim() {
+    let host = Host::new("trap");
+    let runtime = host.open(0, 1).unwrap();
+    let (cores, who) = (host.0.join("cores"), host.0.join("core-0"));
+    for hard in [false, true] {
+        std::fs::remove_file(&who).unwrap();
+        if hard {
+            std::fs::hard_link(&cores, &who).unwrap();
+        } else {
+            std::os::unix::fs::symlink(&cores, &who).unwrap();
+        }
+        assert_eq!(busy(host.open(0, 1)).holder.unwrap().about, None);
+        let other = Other::open(&host, &[(VISIBLE, "0")]);
+        assert!(!other.has_cores(), "hard {hard}: {}", other.answer);
+        other.close();
+    }
+    runtime.close();
+}
+
+/// It would have us lock, or write, what is somebody else's.
+#[test]
+fn p4_a_link_in_the_place_of_a_file_of_the_host_is_not_followed() {
+    use std::os::unix::fs::symlink;
+    let host = Host::new("links");
+    let (elsewhere, cores) = (host.0.join("elsewhere"), host.0.join("cores"));
+    symlink(&elsewhere, &cores).unwrap();
+    let refused = host.open(0, 1).unwrap_err();
+    assert!(matches!(refused, Error::Host { .. }), "{refused}");
+    assert!(!elsewhere.exists());
+    std::fs::remove_file(&cores).unwrap();
+
+    std::fs::write(&elsewhere, "theirs").unwrap();
+    let beside = format!("core-0.{}", std::process::id());
+    symlink(&elsewhere, host.0.join(beside)).unwrap();
+    let runtime = host.open(0, 1).unwrap();
+    assert!(busy(host.open(0, 1)).holder.unwrap().about.is_some());
+    assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "theirs");
+    runtime.close();
+    // What was said of the holder goes with the claim.
+    assert!(!host.0.join("core-0").exists());
+}
+
 #[test]
 fn p1_a_program_that_is_started_has_no_descriptor_of_the_host() {
     let host = Host::new("exec");

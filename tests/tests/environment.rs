@@ -67,6 +67,18 @@ fn a_number_of_cores_is_taken_from_the_first() {
     }
 }
 
+/// All of them are those that are left.
+#[test]
+fn all_cores_are_counted_from_the_first() {
+    for variables in [&[(SIM, "4")][..], &[(SIM, "4"), (NUM, "0")]] {
+        let settings = builder(variables).unwrap().first_core(1).settings();
+        assert_eq!(settings.unwrap().cores.value, 3, "{variables:?}");
+        let none = builder(variables).unwrap().first_core(4).settings();
+        let error = none.unwrap_err();
+        assert!(error.to_string().contains("first_core"), "{error}");
+    }
+}
+
 #[test]
 fn visible_cores_are_consecutive_and_increasing() {
     for (value, cores) in [("0", 1), ("5", 1), ("0-5", 6), ("3-4,5", 3), ("1, 2 ,3", 3)] {
@@ -482,7 +494,7 @@ fn settings_are_a_table_for_people_and_json_for_programs() {
     assert!(json.contains(r#""given":"99""#), "{json}");
 }
 
-/// Rule P1, with the environment of a process of its own.
+/// Rule P1.
 #[test]
 fn the_environment_is_read_while_opening_and_again_by_the_next() {
     let value = std::cell::Cell::new("3");

@@ -388,7 +388,10 @@ fn f7_a_closed_runtime_keeps_no_host_memory() {
     let mut back = [0; 4];
     outlives.copy_to_slice(0, &mut back).unwrap();
     assert_eq!(&back, b"kept");
-    drop((outlives, core, bench.core, bench.moves, bench.tensor));
+    let in_use = device.in_use();
+    drop(outlives);
+    assert_eq!(device.in_use(), in_use - 1, "it does not wait in the pool");
+    drop((core, bench.core, bench.moves, bench.tensor));
     assert_eq!(device.in_use(), 0);
 }
 

@@ -276,6 +276,46 @@ fn memory_that_is_exhausted_is_told_unless_nobody_wants_it() {
     }
 }
 
+/// Of the host as of a core.
+#[test]
+fn host_memory_that_is_exhausted_is_told_too() {
+    let _one = alone(None);
+    let runtime = Runtime::builder().open().unwrap();
+    let refused = runtime.core(0).unwrap().host_buffer(1 << 40);
+    assert!(matches!(refused, Err(Error::Device(_))));
+    assert_eq!(told("nrta.out_of_memory").len(), 1);
+}
+
+/// Rule P7: one line for a variable, however many cores there are.
+#[test]
+fn processors_that_nobody_may_use_are_told_once() {
+    let _one = alone(None);
+    let cpus = nrta::CpuSet::new([1023]).unwrap();
+    let runtime = Runtime::builder().cores(3).worker_cpus(cpus).open();
+    runtime.unwrap().close();
+    assert_eq!(told("nrta.workers_not_bound").len(), 1);
+}
+
+/// Rule P7: what is used is said, and not that it is some default.
+#[test]
+fn an_adjusted_value_is_told() {
+    let _one = alone(None);
+    for (variable, used) in [
+        ("NRTA_POLL_POLICY", "adaptive"),
+        ("NEURON_FAIL_ON_NAN", "false"),
+        ("NEURON_RT_NUMERICAL_ERRORS_VERBOSITY", "critical"),
+        ("NEURON_RT_ENABLE_DEVICE_MEMORY_OOM_LOG", "true"),
+        ("NEURON_RT_LOW_LATENCY_TASKS_CPU_AFFINITY", "any"),
+    ] {
+        lock(&COLLECTOR.told).clear();
+        let builder = Builder::from_variables(|name| (name == variable).then(|| "x".into()));
+        builder.unwrap().open().unwrap().close();
+        let adjusted = told("nrta.adjusted");
+        assert_eq!(adjusted.len(), 1, "{variable}");
+        assert_eq!(adjusted[0].field("used"), used, "{variable}");
+    }
+}
+
 /// Rules P7 and P8: once for each opening that finds one, and only then.
 #[test]
 fn variables_without_effect_and_values_that_are_adjusted_are_told_once() {
@@ -330,6 +370,21 @@ fn variables_without_effect_and_values_that_are_adjusted_are_told_once() {
     assert!(no_effect.iter().all(|told| told.level == Level::INFO));
 }
 
+/// `env.md` 9.5: by each opening, and by nothing else.
+#[test]
+fn only_an_opening_tells_of_variables() {
+    let _one = alone(None);
+    let removed = "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS";
+    let given = |name: &str| (name == removed).then(|| "64".into());
+    let builder = Builder::from_variables(given).unwrap();
+    builder.settings().unwrap();
+    assert_eq!(told("nrta.removed").len(), 0);
+    for openings in 1..=2 {
+        builder.clone().open().unwrap().close();
+        assert_eq!(told("nrta.removed").len(), openings);
+    }
+}
+
 #[test]
 fn closing_says_what_it_waits_for_as_often_as_it_was_told_to() {
     static WAITS: AtomicBool = AtomicBool::new(false);
@@ -348,9 +403,11 @@ fn closing_says_what_it_waits_for_as_often_as_it_was_told_to() {
     let _one = alone(Some(hold_the_worker));
     let lane = Lane::open(Runtime::builder().close_warn_every(Duration::from_millis(1)));
     let queue = lane.core.tensor_op(0).unwrap();
-    for _ in 0..2 {
-        queue.write(&lane.image, 0, vec![0; 64]).unwrap().detach();
-    }
+    let write = || queue.write(&lane.image, 0, vec![0; 64]).unwrap();
+    let (first, second) = (write(), write());
+    second.detach();
+    // The worker tells its log of the first one, and stays there: the second one is what closing finds.
+    first.wait().unwrap();
     lane.runtime.close();
     let waits = &told("nrta.close_waits")[0];
     assert_eq!(waits.level, Level::WARN);

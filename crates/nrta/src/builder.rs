@@ -12,6 +12,7 @@ use crate::claims::{Claim, Wanted};
 use crate::collectives::{CollectivesEngine, CollectivesStage};
 use crate::compute::{ComputeEngine, ComputeStage, Counts, Distrust, Ended, Run};
 use crate::cpus::{self, CpuSet};
+use crate::environment::Note;
 use crate::error::Error;
 use crate::instance::Instance;
 use crate::pending::Outcome;
@@ -74,6 +75,8 @@ pub struct Builder {
     pub(crate) close_warn_every: Choice<Duration>,
     pub(crate) process_tag: Choice<String>,
     pub(crate) device: Option<Arc<dyn Device>>,
+    /// What opening is to say of the environment.
+    pub(crate) notes: Vec<Note>,
 }
 
 impl Builder {
@@ -269,6 +272,7 @@ impl Builder {
     }
 
     fn open_all(self) -> Result<Runtime, Error> {
+        self.notes.iter().for_each(Note::tell);
         let mut settings = self.settings()?;
         // Whatever fails from here on, the claim goes with it.
         let claim = self.claim(&mut settings)?;
@@ -283,6 +287,7 @@ impl Builder {
             (None, None) => return Err(Error::Closed),
         };
         let cpus = settings.worker_cpus.value.clone();
+        let usable = cpus.as_ref().and_then(CpuSet::usable);
         let opening = Opening {
             table: Arc::new(Table::full().map_err(UnitError::from)?),
             metrics: Arc::new(Metrics::new(device.shape().tpbs)),
@@ -294,7 +299,7 @@ impl Builder {
         for core in 0..opening.settings.cores.value {
             let (units, runners) = opening.open_core(core)?;
             let spawn = || WorkerThread::spawn(&format!("nrta-nc{core}"), runners);
-            let worker = cpus::starting_on(cpus.as_ref(), spawn)
+            let worker = cpus::starting_on(usable.as_ref(), spawn)
                 .map_err(|source| Error::Worker { core, source })?;
             cores.push(units);
             workers.push(worker);

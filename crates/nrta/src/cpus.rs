@@ -54,7 +54,18 @@ impl CpuSet {
         &self.0
     }
 
-    /// Those of them that the calling thread may use; `None` when there is none.
+    /// Those of them that the calling thread may use. When there is none, the log says so.
+    pub(crate) fn usable(&self) -> Option<Usable<'_>> {
+        let allowed = self.allowed();
+        if allowed.is_none() {
+            not_bound(self, "this process may use none of these processors");
+        }
+        Some(Usable {
+            cpus: self,
+            allowed: allowed?,
+        })
+    }
+
     fn allowed(&self) -> Option<sched::CpuSet> {
         let mine = sched_getaffinity(Pid::from_raw(0)).ok()?;
         let mut set = sched::CpuSet::new();
@@ -86,20 +97,24 @@ impl fmt::Display for CpuSet {
     }
 }
 
-/// Runs `spawn` so that the threads which it starts are bound to those of `cpus` that this process may use. When there is none
-/// of them, the log says so and nothing is bound.
-pub(crate) fn starting_on<T: Send>(cpus: Option<&CpuSet>, spawn: impl FnOnce() -> T + Send) -> T {
-    let Some(cpus) = cpus else {
-        return spawn();
-    };
-    let Some(allowed) = cpus.allowed() else {
-        not_bound(cpus, "this process may use none of these processors");
+/// Processors that there are for this process.
+pub(crate) struct Usable<'a> {
+    cpus: &'a CpuSet,
+    allowed: sched::CpuSet,
+}
+
+/// Runs `spawn` so that the threads which it starts are bound to these processors, if any.
+pub(crate) fn starting_on<T: Send>(
+    usable: Option<&Usable<'_>>,
+    spawn: impl FnOnce() -> T + Send,
+) -> T {
+    let Some(Usable { cpus, allowed }) = usable else {
         return spawn();
     };
     let mut spawn = Some(spawn);
     let bound = thread::scope(|scope| {
         let starter = thread::Builder::new().spawn_scoped(scope, || {
-            sched_setaffinity(Pid::from_raw(0), &allowed).ok()?;
+            sched_setaffinity(Pid::from_raw(0), allowed).ok()?;
             spawn.take().map(|spawn| spawn())
         });
         match starter.map(thread::ScopedJoinHandle::join) {
@@ -160,7 +175,7 @@ mod tests {
         let mine = sched_getaffinity(Pid::from_raw(0)).unwrap();
         let first = (0..MOST).find(|cpu| mine.is_set(*cpu).unwrap()).unwrap();
         let cpus = CpuSet::new([first]).unwrap();
-        let theirs = starting_on(Some(&cpus), || {
+        let theirs = starting_on(cpus.usable().as_ref(), || {
             thread::spawn(|| sched_getaffinity(Pid::from_raw(0)).unwrap())
         });
         let theirs = theirs.join().unwrap();
@@ -176,7 +191,9 @@ mod tests {
             return;
         };
         let cpus = CpuSet::new([other]).unwrap();
-        let got = starting_on(Some(&cpus), || sched_getaffinity(Pid::from_raw(0)).unwrap());
+        let got = starting_on(cpus.usable().as_ref(), || {
+            sched_getaffinity(Pid::from_raw(0)).unwrap()
+        });
         assert_eq!(got, mine);
     }
 }

@@ -36,13 +36,16 @@
 //! removed ones with a warning that names the replacement. Among them are those of the C interface's own log
 //! (`NEURON_RT_LOG_*`): the events of this crate go to the application's [`tracing`] subscriber.
 
+mod notes;
 mod read;
+
+pub(crate) use notes::Note;
 
 use crate::builder::Builder;
 use crate::cpus::CpuSet;
 use crate::error::Error;
 use crate::instance::Instance;
-use crate::settings::{Backend, NumericalErrors, Setting};
+use crate::settings::{Backend, NumericalErrors, Setting, policy_name};
 use core::time::Duration;
 use read::{Given, refused};
 use std::ffi::OsString;
@@ -119,7 +122,12 @@ impl Builder {
     /// # Errors
     /// As [`Builder::from_variables`].
     pub fn from_env() -> Result<Self, Error> {
-        Self::from_variables(|name| std::env::var_os(name))
+        // All of it at one moment, under one lock of the standard library's: other threads may be changing it.
+        let all: Vec<_> = std::env::vars_os().collect();
+        Self::from_variables(|name| {
+            let found = all.iter().find(|(variable, _)| variable == name);
+            found.map(|(_, value)| value.clone())
+        })
     }
 
     /// As [`Builder::from_env`], from variables of any origin.
@@ -142,7 +150,7 @@ impl Builder {
     /// asked for is seen later, by [`Builder::settings`] and [`Builder::open`].
     pub fn from_variables(read: impl Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
         let given = Given::read(read);
-        report_others(&given);
+        note_others(&given);
         let mut builder = Self {
             is_by_environment: true,
             ..Self::default()
@@ -150,6 +158,7 @@ impl Builder {
         builder.read_cores(&given)?;
         builder.read_machine(&given)?;
         builder.read_tuning(&given);
+        builder.notes = given.into_notes();
         Ok(builder)
     }
 
@@ -201,7 +210,8 @@ impl Builder {
         self.exec_timeout.read(seconds.map(|seconds| {
             seconds.map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds)))
         }));
-        let cpus = given.tuned(CPU_AFFINITY, |text| CpuSet::parse(text).map(Some), None);
+        let list = |text: &str| CpuSet::parse(text).map(Some);
+        let cpus = given.tuned(CPU_AFFINITY, list, None, |_| "any".to_owned());
         self.worker_cpus.read(cpus);
         self.numerical_errors.read(numerical_errors(given));
         self.log_out_of_memory
@@ -212,8 +222,9 @@ impl Builder {
             "busy" => Some(PollPolicy::Busy),
             _ => None,
         };
+        let shown = |policy: &PollPolicy| policy_name(*policy).to_owned();
         self.poll_policy
-            .read(given.tuned(POLL_POLICY, policy, PollPolicy::default()));
+            .read(given.tuned(POLL_POLICY, policy, PollPolicy::default(), shown));
         let seconds = given.tuned_number(CLOSE_WARN);
         self.close_warn_every
             .read(seconds.map(|seconds| seconds.map(Duration::from_secs)));
@@ -228,11 +239,12 @@ fn tpbs_per_core(given: &Given) -> Result<Option<Setting<u32>>, Error> {
     if let (Some(newer), Some(older)) = (&newer, &older)
         && newer.value != older.value
     {
-        let (variable, given, used) = (VIRTUAL_CORE_SIZE, older.value, newer.value);
-        tracing::warn!(
-            name: "nrta.adjusted", target: "nrta::environment",
-            variable, given, used, "overruled by {LOGICAL_NC_CONFIG}"
-        );
+        given.note(Note::Adjusted {
+            variable: VIRTUAL_CORE_SIZE,
+            given: older.value.to_string(),
+            used: newer.value.to_string(),
+            allowed: format!("what {LOGICAL_NC_CONFIG} says"),
+        });
     }
     Ok(newer.or(older))
 }
@@ -245,7 +257,8 @@ fn numerical_errors(given: &Given) -> Option<Setting<NumericalErrors>> {
         "critical" => Some(NumericalErrors::Critical),
         _ => None,
     };
-    let verbosity = given.tuned(NUMERICAL_ERRORS, word, NumericalErrors::default());
+    let default = NumericalErrors::default();
+    let verbosity = given.tuned(NUMERICAL_ERRORS, word, default, ToString::to_string);
     match given.tuned_boolean(FAIL_ON_NAN, false) {
         Some(fail) if fail.value => Some(fail.map(|_| NumericalErrors::Critical)),
         _ => verbosity,
@@ -285,24 +298,24 @@ fn read_plan(path: &OsString) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Names the variables that are set and have no effect.
-fn report_others(given: &Given) {
+/// Notes the variables that are set and have no effect.
+fn note_others(given: &Given) {
     for (variable, text) in given.all() {
         let name = variable.name;
         if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
             // Zero asked for nothing.
             if text.parse() != Ok(0u64) {
-                tracing::warn!(
-                    name: "nrta.removed", target: "nrta::environment",
-                    variable = name, given = text, instead, "was removed and has no effect"
-                );
+                given.note(Note::Removed {
+                    variable: name,
+                    given: text,
+                    instead,
+                });
             }
         } else if !IMPLEMENTED.contains(&name) {
-            let why = why_without_effect(name);
-            tracing::info!(
-                name: "nrta.no_effect", target: "nrta::environment",
-                variable = name, why, "has no effect here"
-            );
+            given.note(Note::NoEffect {
+                variable: name,
+                why: why_without_effect(name),
+            });
         }
     }
 }

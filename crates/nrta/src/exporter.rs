@@ -2,7 +2,10 @@
 //!
 //! An [`Exporter`] registers its meters with the recorder that the application has installed, and nothing globally; the
 //! application calls [`Exporter::update`] at its own pace, such as before each scrape. Nothing is counted twice for it: it copies
-//! what the queues know anyway ([`Runtime::queues`]), and takes no lock of theirs.
+//! what the queues know anyway ([`Runtime::snapshots`]), and takes no lock of theirs.
+//!
+//! Counters get what has come since the last update. So they go on where they were when a runtime is closed and another one is
+//! opened, and two runtimes add up; a runtime with two exporters is counted twice. Gauges are those of whoever set them last.
 //!
 //! | name | kind | labels | meaning |
 //! |---|---|---|---|
@@ -15,7 +18,7 @@
 //! | `nrta_requests_refused_full_total` | counter | queue | requests refused because the queue was full |
 //! | `nrta_notifications_lost_total` | counter | queue | notifications that no application got |
 //! | `nrta_oldest_request_age_seconds` | gauge | queue | age of the request at the head; 0 when there is none or it is not measured |
-//! | `nrta_request_seconds_bucket` | counter | queue, `le` | measured requests that took no longer than `le` seconds |
+//! | `nrta_request_seconds_bucket` | counter | queue, `le` | measured requests that took no longer than `le` seconds; all of them at `+Inf` |
 //! | `nrta_request_seconds_count` | counter | queue | measured requests |
 //! | `nrta_core_counter` | gauge | `tpb`, `counter` | a counter of the driver's datastore, of a physical core |
 //!
@@ -26,6 +29,7 @@
 
 use crate::runtime::{Inner, Runtime};
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use metrics::{Counter, Gauge, Key, KeyName, Label, Level, Metadata, Recorder, SharedString, Unit};
 use std::sync::Arc;
@@ -101,7 +105,9 @@ macro_rules! meters {
         struct QueueMeters {
             $($field: meters!(@type $kind),)*
             /// For each bucket how many requests took no longer.
-            buckets: Vec<Counter>,
+            buckets: Vec<Total>,
+            /// The last bucket, which has no end.
+            all: Total,
         }
 
         impl QueueMeters {
@@ -111,7 +117,8 @@ macro_rules! meters {
                         let key = Key::from_parts($name, labels(xu));
                         meters!(@register $kind recorder, &key)
                     },)*
-                    buckets: POWERS.map(|power| bucket(xu, power, recorder)).collect(),
+                    buckets: POWERS.map(|power| bucket(xu, &end_of(power), recorder)).collect(),
+                    all: bucket(xu, "+Inf", recorder),
                 }
             }
         }
@@ -124,9 +131,9 @@ macro_rules! meters {
             meters!(@describe gauge recorder, CORE_COUNTER, Unit::Count, text);
         }
     };
-    (@type counter) => { Counter };
+    (@type counter) => { Total };
     (@type gauge) => { Gauge };
-    (@register counter $recorder:ident, $key:expr) => { $recorder.register_counter($key, &METADATA) };
+    (@register counter $recorder:ident, $key:expr) => { Total::new($recorder.register_counter($key, &METADATA)) };
     (@register gauge $recorder:ident, $key:expr) => { $recorder.register_gauge($key, &METADATA) };
     (@describe counter $recorder:ident, $name:expr, $unit:expr, $text:expr) => {
         $recorder.describe_counter(KeyName::from($name), Some($unit), SharedString::from($text));
@@ -159,14 +166,14 @@ impl QueueMeters {
         self.depth.set(float(queue.depth));
         self.limit.set(float(queue.limit));
         self.health.set(f64::from(queue.health as u32));
-        self.accepted.absolute(queue.issued);
-        self.completed.absolute(queue.completed);
-        self.failed.absolute(queue.failed);
-        self.refused.absolute(queue.queue_full);
-        self.lost.absolute(queue.lost_notifications);
+        self.accepted.reach(queue.issued);
+        self.completed.reach(queue.completed);
+        self.failed.reach(queue.failed);
+        self.refused.reach(queue.queue_full);
+        self.lost.reach(queue.lost_notifications);
         let age = queue.oldest_age.unwrap_or_default();
         self.oldest.set(age.as_secs_f64());
-        self.measured.absolute(queue.latency.total());
+        self.measured.reach(queue.latency.total());
         // Bucket i of the snapshot ends at 2^(i+1) nanoseconds.
         let mut counts = queue.latency.counts().iter();
         let mut below = 0;
@@ -176,16 +183,48 @@ impl QueueMeters {
                 below += counts.next().copied().unwrap_or_default();
                 ends += 1;
             }
-            counter.absolute(below);
+            counter.reach(below);
+        }
+        self.all.reach(queue.latency.total());
+    }
+}
+
+/// A counter that follows a number which only grows.
+///
+/// Other runtimes may count on it too, before and beside this one, so it is given what is new, and never the number itself.
+struct Total {
+    counter: Counter,
+    /// What it has been given.
+    given: AtomicU64,
+}
+
+impl Total {
+    fn new(counter: Counter) -> Self {
+        Self {
+            counter,
+            given: AtomicU64::new(0),
+        }
+    }
+
+    fn reach(&self, number: u64) {
+        // Relaxed: the number stands for itself. Two updates at once share what is new.
+        let given = self.given.fetch_max(number, Ordering::Relaxed);
+        if number > given {
+            self.counter.increment(number - given);
         }
     }
 }
 
-fn bucket(xu: XuId, power: u32, recorder: &dyn Recorder) -> Counter {
+/// The end of a bucket, seconds.
+fn end_of(power: u32) -> String {
     let end = Duration::from_nanos(1 << power).as_secs_f64();
+    end.to_string()
+}
+
+fn bucket(xu: XuId, end: &str, recorder: &dyn Recorder) -> Total {
     let mut labels = labels(xu);
-    labels.push(Label::new("le", end.to_string()));
-    recorder.register_counter(&Key::from_parts(BUCKET, labels), &METADATA)
+    labels.push(Label::new("le", end.to_owned()));
+    Total::new(recorder.register_counter(&Key::from_parts(BUCKET, labels), &METADATA))
 }
 
 fn core_counters(

@@ -122,8 +122,11 @@ failures! {
 }
 
 impl Failure {
-    /// Whether a compute queue takes no more work after a request that ended so. What waits behind it ends as
+    /// Whether a compute queue certainly takes no more work after a request that ended so. What waits behind it ends as
     /// [`Failure::Degraded`].
+    ///
+    /// [`Failure::Unspecific`] ends a queue in some cases, such as records that contradict each other, and in others it does
+    /// not: the queue's [`health`](crate::ComputeQueue::health) knows.
     #[must_use]
     pub fn degrades_compute(self) -> bool {
         matches!(

@@ -117,8 +117,10 @@ impl Core {
     /// # Errors
     /// [`Error::Device`] when memory is exhausted, [`Error::Closed`], [`Error::Forked`].
     pub fn host_buffer(&self, bytes: u64) -> Result<HostBuffer, Error> {
-        self.runtime().check_open()?;
-        Ok(self.runtime().host_pool().take(bytes)?)
+        let runtime = self.runtime();
+        runtime.check_open()?;
+        let taken = runtime.host_pool().take(bytes);
+        Ok(taken.inspect_err(|error| runtime.log_out_of_memory(error))?)
     }
 }
 

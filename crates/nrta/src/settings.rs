@@ -277,7 +277,7 @@ impl Settings {
 }
 
 /// As the variable has it.
-fn policy_name(policy: PollPolicy) -> &'static str {
+pub(crate) fn policy_name(policy: PollPolicy) -> &'static str {
     match policy {
         PollPolicy::Reference => "reference",
         PollPolicy::Adaptive => "adaptive",

@@ -10,7 +10,7 @@
 //! | `nrta.closed` | INFO | `nrta::runtime` | `completed`, `failed`: requests of all queues |
 //! | `nrta.not_closed` | WARN | `nrta::runtime` | `error` |
 //! | `nrta.close_waits` | WARN | `nrta::runtime` | `xu`, `depth`, `oldest` |
-//! | `nrta.adjusted` | WARN | `nrta::environment` | `variable`, `given`, `used` |
+//! | `nrta.adjusted` | WARN | `nrta::environment` | `variable`, `given`, `used`, `allowed` |
 //! | `nrta.removed` | WARN | `nrta::environment` | `variable`, `given`, `instead` |
 //! | `nrta.no_effect` | INFO | `nrta::environment` | `variable`, `why` |
 //! | `nrta.workers_not_bound` | WARN | `nrta::runtime` | `cpus`, `why` |

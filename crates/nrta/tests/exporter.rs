@@ -119,6 +119,11 @@ fn meters_say_what_the_queues_say() {
         let pending = compute.execute(&model, &[&image], &[&outputs[0], &outputs[1]]);
         let _ = pending.unwrap().wait();
     }
+    // Every place is taken, so a request without one is refused.
+    let places: Vec<_> = (0..8).map(|_| compute.try_reserve().unwrap()).collect();
+    let refused = compute.execute(&model, &[&image], &[&outputs[0], &outputs[1]]);
+    assert!(refused.unwrap_err().is_queue_full());
+    drop(places);
     let moves = core.tensor_op(1).unwrap();
     moves.write(&image, 0, vec![0; 64]).unwrap().wait().unwrap();
     exporter.update();
@@ -128,6 +133,8 @@ fn meters_say_what_the_queues_say() {
     assert_eq!(recorder.raw(&of("requests_completed_total")), 3);
     assert_eq!(recorder.raw(&of("requests_failed_total")), 1);
     assert_eq!(recorder.raw(&of("request_seconds_count")), 3);
+    assert_eq!(recorder.raw(&of("requests_refused_full_total")), 1);
+    assert_eq!(recorder.raw(&of("notifications_lost_total")), 0);
     assert_eq!(recorder.gauge(&of("queue_limit")), 8.0);
     assert_eq!(recorder.gauge(&of("queue_depth")), 0.0);
     assert_eq!(recorder.gauge(&of("queue_health")), 0.0);
@@ -171,5 +178,32 @@ fn every_name_is_described_and_in_the_documentation() {
     for meter in recorder.meters.lock().unwrap().keys() {
         let name = meter.split('{').next().unwrap();
         assert!(described.iter().any(|known| known == name), "{name}");
+    }
+}
+
+/// A service that has lost its device opens another runtime, under the same recorder.
+#[test]
+fn counts_go_on_when_a_runtime_is_opened_again() {
+    let recorder = Kept::default();
+    for round in 1..=2 {
+        let runtime = Runtime::builder().open().unwrap();
+        let exporter = Exporter::with(&runtime, &recorder);
+        let core = runtime.core(0).unwrap();
+        let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(8).unwrap());
+        moves.measure(true);
+        for _ in 0..3 {
+            moves.write(&tensor, 0, vec![0; 8]).unwrap().wait().unwrap();
+            exporter.update();
+        }
+        exporter.update();
+        let labels = "core=0,xu=tensor-op,queue=0";
+        for name in [
+            format!("nrta_requests_accepted_total{{{labels}}}"),
+            format!("nrta_requests_completed_total{{{labels}}}"),
+            format!("nrta_request_seconds_count{{{labels}}}"),
+            format!("nrta_request_seconds_bucket{{{labels},le=+Inf}}"),
+        ] {
+            assert_eq!(recorder.raw(&name), 3 * round, "{name}");
+        }
     }
 }

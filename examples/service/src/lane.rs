@@ -177,6 +177,12 @@ impl CoreQueues {
         })
     }
 
+    /// Whether it has given anybody an answer: results are read of executions that succeeded.
+    pub(crate) fn has_answered(&self) -> bool {
+        let reads = self.reads.snapshot();
+        reads.completed > reads.failed
+    }
+
     fn watch(&self) -> [HealthWatch; 3] {
         [
             self.writes.watch(),

@@ -32,6 +32,7 @@
 //! | `supervisor` | lane after lane |
 //! | `lane` | one runtime and its slots |
 //! | `slot` | one request at a time through the device |
+//! | `log` | what is said on standard error |
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -39,6 +40,7 @@ mod health;
 mod http;
 pub mod image;
 mod lane;
+mod log;
 pub mod options;
 mod server;
 pub mod service;

@@ -6,6 +6,7 @@
 use digits_service::options::HELP;
 use digits_service::{Options, Service};
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -36,15 +37,14 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let service = Service::start(options).await?;
-    println!("listening at http://{}", service.address());
+    writeln!(stdout(), "listening at http://{}", service.address())?;
     tokio::select! {
         _ = interrupted.recv() => {}
         _ = terminated.recv() => {}
     }
     let summary = service.shut_down().await;
-    println!(
-        "closed: {} lanes, {} leaked",
-        summary.generations, summary.leaked
-    );
+    // It has closed, whether somebody reads that or not.
+    let (generations, leaked) = (summary.generations, summary.leaked);
+    let _ = writeln!(stdout(), "closed: {generations} lanes, {leaked} leaked");
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! is accepted any more, those that are idle close, and the others close behind the response that they are at.
 
 use crate::http::Routes;
+use crate::log;
 use crate::supervisor::stopped;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -45,7 +46,7 @@ pub(crate) async fn run(
                     });
                 }
                 Err(error) => {
-                    eprintln!("a connection was not accepted: {error}");
+                    log::say(format_args!("a connection was not accepted: {error}"));
                     sleep(PAUSE).await;
                 }
             },

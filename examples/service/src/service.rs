@@ -15,6 +15,7 @@ use crate::supervisor::{State, Supervisor};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
@@ -84,6 +85,7 @@ impl Service {
             state,
             stop,
             leaked: 0,
+            pause: Duration::ZERO,
         };
         let (stop_connections, stop) = watch::channel(false);
         let routes = Routes {

@@ -3,9 +3,9 @@
 //! Run by [`service`](crate::service) as one task. What everybody else knows of it is the [`State`].
 //!
 //! ```text
-//!            ┌────────────────────────────── opened ───────────────────────────────┐
-//!            v                                                                     │
-//!   Serving(lane) ── a queue degrades ──> Reopening(cause) ── slots end, close ── open ── fails: pause, again
+//!            ┌────────────────────────────── opened ──────────────────────────────────────┐
+//!            v                                                                            │
+//!   Serving(lane) ── a queue degrades ──> Reopening(cause) ── slots end, close, pause ── open ── fails: again
 //!            └────── told to stop ──────> Closing ── slots end, close
 //! ```
 //!
@@ -14,6 +14,7 @@
 
 use crate::answer::Unavailable;
 use crate::lane::{self, CoreQueues, Door, Lane, OpenError, Workings};
+use crate::log;
 use crate::options::Options;
 use nrta::{Cause, Runtime, Status};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use tokio::time::{sleep, timeout};
 
 /// How long the requests of a lane that has ended may take, and then its closing.
 const END_LIMIT: Duration = Duration::from_secs(5);
-/// Pause before opening is tried again; doubles each time.
+/// Pause before opening is tried again; doubles each time, until a lane has answered somebody.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -79,6 +80,8 @@ pub(crate) struct Supervisor {
     pub(crate) stop: watch::Receiver<bool>,
     /// Runtimes that did not end in time.
     pub(crate) leaked: u32,
+    /// Before the next lane is opened. A device that opens and fails at once is not opened as often as requests come.
+    pub(crate) pause: Duration,
 }
 
 impl Supervisor {
@@ -105,14 +108,17 @@ impl Supervisor {
             };
             // In this order, so that who finds the door shut also finds out why.
             let queues = self.state.send_replace(next).into_queues();
+            if queues.iter().any(CoreQueues::has_answered) {
+                self.pause = Duration::ZERO;
+            }
             self.end(workings, slots, queues).await;
             let Some(cause) = ended else {
                 return self.leaked;
             };
-            eprintln!(
-                "lane {generation} has ended: {}: {}",
-                cause.status, cause.text
-            );
+            let (status, text) = (cause.status, &cause.text);
+            log::say(format_args!(
+                "lane {generation} has ended: {status}: {text}"
+            ));
             match self.reopen(generation, cause).await {
                 Some(opened) => workings = opened,
                 None => return self.leaked,
@@ -147,8 +153,15 @@ impl Supervisor {
 
     /// Opens the next lane, however long it takes; `None` when told to stop meanwhile.
     async fn reopen(&mut self, generation: u32, mut cause: Cause) -> Option<Workings> {
-        let mut pause = FIRST_PAUSE;
         loop {
+            tokio::select! {
+                () = sleep(self.pause) => {}
+                () = stopped(&mut self.stop) => {
+                    self.state.send_replace(State::Closing { generation });
+                    return None;
+                }
+            }
+            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             match open(&self.options, generation + 1, Some(cause.clone())).await {
                 Ok((lane, workings)) => {
                     self.state.send_replace(State::Serving(lane));
@@ -156,19 +169,12 @@ impl Supervisor {
                 }
                 Err(failed) => cause = failed,
             }
-            eprintln!("lane {} was not opened: {}", generation + 1, cause.text);
+            let (next, text) = (generation + 1, &cause.text);
+            log::say(format_args!("lane {next} was not opened: {text}"));
             self.state.send_replace(State::Reopening {
                 generation,
                 cause: cause.clone(),
             });
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = stopped(&mut self.stop) => {
-                    self.state.send_replace(State::Closing { generation });
-                    return None;
-                }
-            }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }
@@ -205,7 +211,7 @@ fn close(runtime: Runtime) -> bool {
     match runtime.close_within(END_LIMIT) {
         Ok(()) => true,
         Err(error) => {
-            eprintln!("a runtime was leaked: {error}");
+            log::say(format_args!("a runtime was leaked: {error}"));
             false
         }
     }

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -379,6 +379,64 @@ async fn the_program_serves_what_its_readme_sends_and_ends_by_sigterm() {
     let mut rest = String::new();
     output.read_to_string(&mut rest).await.unwrap();
     assert_eq!(rest, "closed: 1 lanes, 0 leaked\n");
+}
+
+/// Pauses are a lower limit, which a slow machine does not break.
+#[tokio::test]
+async fn f6_a_device_that_fails_at_once_is_opened_more_and_more_slowly() {
+    let when = When {
+        times: Some(1),
+        ..When::default()
+    };
+    let fault = Fault::DoorbellFails { errno: 5 };
+    let plan = FaultPlan {
+        rules: vec![Rule { when, fault }],
+    };
+    let options = Options {
+        faults: vec![plan; 4],
+        ..Options::default()
+    };
+    let service = Service::start(options).await.unwrap();
+    let begun = Instant::now();
+    let mut client = Client::connect(service.address()).await.unwrap();
+    let recovered = async { while client.classify(&ZERO).await.unwrap().status != 200 {} };
+    timeout(SOON, recovered).await.unwrap();
+    let least = Duration::from_millis(100 + 200 + 400);
+    assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
+    assert_eq!(service.shut_down().await.generations, 5);
+}
+
+/// Nobody reads what the service says on standard error: it loses a device, and goes on with the next one.
+#[tokio::test]
+async fn f6_a_log_that_nobody_takes_does_not_keep_the_service_from_recovering() {
+    let plan = format!("digits-service-plan-{}.json", std::process::id());
+    let plan = std::env::temp_dir().join(plan);
+    let rule = r#"{ "when": { "times": 1 }, "fault": { "doorbell_fails": { "errno": 5 } } }"#;
+    fs::write(&plan, format!(r#"{{ "rules": [ {rule} ] }}"#)).unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_digits-service"))
+        .arg("--faults")
+        .arg(&plan)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    drop(program.stderr.take());
+    let mut output = BufReader::new(program.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).await.unwrap();
+    fs::remove_file(&plan).unwrap();
+    let address = line.trim_end().strip_prefix("listening at http://");
+    let mut client = Client::connect(address.unwrap().parse().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(client.classify(&ZERO).await.unwrap().status, 503);
+    let recovered = async {
+        while client.classify(&ZERO).await.unwrap().status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, recovered).await.unwrap();
 }
 
 #[test]

@@ -5,9 +5,11 @@
 
 use super::About;
 use core::time::Duration;
+use nix::libc;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,12 +64,19 @@ impl Record {
     /// `None` when there is none that can be understood.
     pub(super) fn read(directory: &Path, tpb: u32) -> Option<Self> {
         let path = path(directory, tpb);
-        // A pipe in its place would be waited for without end.
-        if !fs::metadata(&path).ok()?.is_file() {
+        // A name that leads to the file of cores is a trap: to close that file would end all claims of this process on it.
+        // A record has one name, and that one is no link.
+        let metadata = fs::symlink_metadata(&path).ok()?;
+        if !metadata.is_file() || metadata.nlink() != 1 {
             return None;
         }
         let mut bytes = Vec::new();
-        let open = fs::File::open(path).ok()?;
+        // A pipe in its place would be waited for without end.
+        let open = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .ok()?;
         open.take(MOST).read_to_end(&mut bytes).ok()?;
         let value: Value = serde_json::from_slice(&bytes).ok()?;
         let text = |name: &str| Some(short(value.get(name)?.as_str()?));

@@ -2,13 +2,18 @@
 //!
 //! Spec: `env.md` section 1.
 
+use super::notes::Note;
 use crate::error::Error;
 use crate::settings::{Origin, Setting};
+use core::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use xu_abi::env::{self, Domain, Preset, Variable};
 
 /// Every variable of the specification that is set, as it was when it was read.
-pub(super) struct Given(Vec<(&'static Variable, OsString)>);
+pub(super) struct Given {
+    set: Vec<(&'static Variable, OsString)>,
+    notes: RefCell<Vec<Note>>,
+}
 
 impl Given {
     /// Reads each variable once.
@@ -18,13 +23,25 @@ impl Given {
             // An empty value is none.
             (!value.to_string_lossy().trim().is_empty()).then_some((variable, value))
         });
-        Self(given.collect())
+        Self {
+            set: given.collect(),
+            notes: RefCell::default(),
+        }
+    }
+
+    /// To be told when a runtime is opened.
+    pub(super) fn note(&self, note: Note) {
+        self.notes.borrow_mut().push(note);
+    }
+
+    pub(super) fn into_notes(self) -> Vec<Note> {
+        self.notes.into_inner()
     }
 
     /// Every variable that is set, and its text.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static Variable, String)> {
         let text = |value: &OsStr| value.to_string_lossy().trim().to_owned();
-        self.0
+        self.set
             .iter()
             .map(move |(variable, value)| (*variable, text(value)))
     }
@@ -37,7 +54,10 @@ impl Given {
 
     /// The value as a path: it need not be text. Without blanks around it when it is.
     pub(super) fn path(&self, name: &'static str) -> Option<Setting<OsString>> {
-        let (_, value) = self.0.iter().find(|(variable, _)| variable.name == name)?;
+        let (_, value) = self
+            .set
+            .iter()
+            .find(|(variable, _)| variable.name == name)?;
         let given = value.to_string_lossy().trim().to_owned();
         let path = match value.to_str() {
             Some(text) => text.trim().into(),
@@ -85,36 +105,35 @@ impl Given {
         Ok(number.map(|number| number.map(|number| number as u32)))
     }
 
-    /// A value for tuning: one that cannot be understood is the default, and the log says so.
+    /// A value for tuning: one that cannot be understood is the default, and a note says so, with the default as `shown`.
     pub(super) fn tuned<T>(
         &self,
         name: &'static str,
         parse: impl FnOnce(&str) -> Option<T>,
         default: T,
+        shown: impl FnOnce(&T) -> String,
     ) -> Option<Setting<T>> {
         let text = self.text(name)?.value;
         let parsed = parse(&text);
         let adjusted = parsed.is_none();
         if adjusted {
             let allowed = env::named(name).map(|variable| variable.domain.to_string());
-            tracing::warn!(
-                name: "nrta.adjusted", target: "nrta::environment",
-                variable = name,
-                given = text,
-                used = "the default",
-                allowed,
-                "value adjusted"
-            );
+            self.note(Note::Adjusted {
+                variable: name,
+                given: text.clone(),
+                used: shown(&default),
+                allowed: allowed.unwrap_or_default(),
+            });
         }
         Some(setting(name, text, parsed.unwrap_or(default), adjusted))
     }
 
     /// `1 true yes on` or `0 false no off`, in any case.
     pub(super) fn tuned_boolean(&self, name: &'static str, default: bool) -> Option<Setting<bool>> {
-        self.tuned(name, boolean, default)
+        self.tuned(name, boolean, default, bool::to_string)
     }
 
-    /// A number for tuning: above its range it is clamped, below it and when it is none it is the default. The log says so.
+    /// A number for tuning: above its range it is clamped, below it and when it is none it is the default. A note says so.
     pub(super) fn tuned_number(&self, name: &'static str) -> Option<Setting<u64>> {
         let text = self.text(name)?.value;
         let variable = env::named(name)?;
@@ -134,11 +153,12 @@ impl Given {
         };
         let adjusted = number != Some(used);
         if adjusted {
-            let allowed = variable.domain;
-            tracing::warn!(
-                name: "nrta.adjusted", target: "nrta::environment",
-                variable = name, given = text, used, %allowed, "value adjusted"
-            );
+            self.note(Note::Adjusted {
+                variable: name,
+                given: text.clone(),
+                used: used.to_string(),
+                allowed: variable.domain.to_string(),
+            });
         }
         Some(setting(name, text, used, adjusted))
     }

@@ -183,12 +183,15 @@ impl Builder {
     /// The first of the logical cores 0 to `total` - 1 that are ours, and how many.
     fn settle_cores(&self, total: u32) -> Result<(Setting<u32>, Setting<u32>), Error> {
         let first = self.first_core.or(0);
-        let mut cores = self
-            .cores
-            .or(if self.is_by_environment { total } else { 1 });
+        if !matches!(first.origin, Origin::Environment { .. }) {
+            let allowed = "a logical core of the device";
+            check("first_core", &wide(&first), first.value < total, allowed)?;
+        }
+        let left = total.saturating_sub(first.value);
+        let mut cores = self.cores.or(if self.is_by_environment { left } else { 1 });
         // In the environment no core at all means all of them.
         if cores.value == 0 && cores.origin != Origin::Builder {
-            cores.value = total.saturating_sub(first.value);
+            cores.value = left;
         }
         let is_good = (1..=MAX_CORES).contains(&cores.value) || cores.origin == Origin::Default;
         check("cores", &wide(&cores), is_good, "1 to 256")?;
@@ -210,7 +213,7 @@ impl Builder {
             } => Error::Variable {
                 variable,
                 value: given.clone(),
-                allowed: format!("a number from 0 to {total}"),
+                allowed: format!("a number from 0 to {left}"),
             },
             _ => Error::Config {
                 what: "first_core + cores",
