@@ -13,8 +13,8 @@ use futures::executor::block_on;
 use futures::future::{FutureExt, join_all};
 use held::Held;
 use nrta::{
-    Collective, Core, Dtype, Health, Pending, Place, ReduceOp, Refusal, Request, Runtime,
-    ScheduleError, SeqId, Status, Tensor, TensorOpQueue,
+    Collective, Core, Dtype, Health, Pending, Place, PollPolicy, ReduceOp, Refusal, Request,
+    Runtime, ScheduleError, SeqId, Status, Tensor, TensorOpQueue,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -511,4 +511,34 @@ fn _is_for_tasks(queue: &TensorOpQueue, request: Request<Vec<u8>>) -> impl Send 
     let _: Option<SeqId> = queue.batch().publish();
     let scheduling = queue.schedule_when_room(is_static(request));
     (is_static(queue.reserve()), place, scheduling)
+}
+
+#[test]
+fn f7_closing_waits_for_no_batch() {
+    let bench = Moves::open();
+    let write = bench.write(7);
+    let Moves { runtime, moves, .. } = bench;
+    let mut batch = moves.batch();
+    let write = batch.schedule(write).unwrap();
+    // On the thread that has the batch.
+    runtime.close();
+    assert_eq!(write.wait().unwrap(), [7; 64]);
+    assert_eq!(batch.publish().unwrap().cursor().get(), 1);
+}
+
+#[test]
+fn f5_a_batch_that_is_kept_holds_up_nobody_elses_requests() {
+    for policy in [PollPolicy::Adaptive, PollPolicy::Reference] {
+        let runtime = Runtime::builder().poll_policy(policy).open().unwrap();
+        let core = runtime.core(0).unwrap();
+        let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4).unwrap());
+        let mut batch = moves.batch();
+        for value in 0..3 {
+            let set = moves.prepare().memset(&tensor, 0, 4, value).unwrap();
+            batch.schedule(set).unwrap().detach();
+        }
+        let read = moves.read(&tensor, 0, vec![0; 4]).unwrap();
+        assert_eq!(read.wait().unwrap(), [2; 4]);
+        drop(batch);
+    }
 }

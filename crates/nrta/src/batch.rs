@@ -45,10 +45,10 @@ use std::collections::VecDeque;
 use xu_abi::SeqId;
 use xu_worker::{Refusal, Stage};
 
-/// Requests that are accepted, and that run when this is published or dropped.
+/// Requests that are accepted, and that complete when this is published or dropped, at the soonest.
 ///
-/// Do not wait for one of them before that, nor keep it across an `.await` that may take long: closing the runtime waits
-/// for them. Others may schedule meanwhile, and then what is in the batch before theirs runs sooner.
+/// Do not wait for one of them before that. Others may schedule meanwhile, and then what is in the batch before theirs runs
+/// sooner; when the runtime closes, all of it does.
 #[must_use = "it is published when it is dropped"]
 #[expect(
     private_bounds,

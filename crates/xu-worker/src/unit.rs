@@ -311,10 +311,17 @@ impl<S: Stage> Unit<S> {
         Ok(released.last)
     }
 
-    /// Refuses new requests from now on; what is queued finishes.
+    /// Refuses new requests from now on; what is queued finishes. What batches hold is published: nothing will come behind it,
+    /// and who closes waits for it, perhaps on the very thread that has the batch.
     pub fn close(&self) {
         // Under the submit lock: when this returns, no submit that saw an open gate is still on its way.
-        if self.with_funnel(|_, shared| shared.close()).is_ok() {
+        let released = self.with_funnel(|funnel, shared| {
+            shared.close();
+            funnel.release_all(shared)
+        });
+        if let Ok(requests) = released {
+            let last = self.last_submitted();
+            self.wake(Released { last, requests });
             self.parts.shared.tell_of_health(self.xu());
         }
     }

@@ -181,4 +181,5 @@ fn w1_reference_who_releases_a_batch_of_others_rings_for_it() {
     assert_eq!(others, (3, 0));
     batch.post(request(4)).unwrap();
     assert_eq!(counted(|| drop(batch)), (1, 0));
+    assert_eq!(counted(|| bench.unit.close()), (0, 0));
 }

@@ -24,7 +24,7 @@ use xu_abi::SeqId;
 /// since the device knows them.
 ///
 /// Do not wait for one of them before that. Others may submit meanwhile, and then the worker sees those that came before
-/// theirs sooner.
+/// theirs sooner; when the unit closes, it sees all of them.
 #[must_use = "it is published when it is dropped"]
 pub struct Batch<'a, S: Stage> {
     unit: &'a Unit<S>,
