@@ -542,3 +542,21 @@ fn f5_a_batch_that_is_kept_holds_up_nobody_elses_requests() {
         drop(batch);
     }
 }
+
+#[test]
+fn an_execution_in_a_batch_is_with_the_device_before_it_is_published() {
+    let held = Held::new();
+    held.release();
+    let (moves, [_, label]) = (held.core.tensor_op(0).unwrap(), &held.outputs);
+    let read = || moves.read(label, 0, vec![0; 4]).unwrap().wait().unwrap();
+    let set = |tensor, value| moves.memset(tensor, 0, 4, value).unwrap().wait().unwrap();
+    set(label, 0xEE);
+    let bound = held.bound();
+    let mut batch = held.compute.batch();
+    let execution = held.compute.prepare(&bound).unwrap();
+    let execution = batch.schedule(execution).unwrap();
+    while read() == [0xEE; 4] {}
+    assert!(!execution.is_done());
+    batch.publish();
+    execution.wait().unwrap();
+}
