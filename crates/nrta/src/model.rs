@@ -222,6 +222,7 @@ impl LoadedModel {
         inputs: &[(&str, &Tensor)],
         outputs: &[(&str, &Tensor)],
     ) -> Result<Bindings, ScheduleError> {
+        self.core.check_process(self.core.compute().xu())?;
         let inputs = in_order(self, Role::Input, inputs)?;
         let outputs = in_order(self, Role::Output, outputs)?;
         self.bind(&inputs, &outputs)
