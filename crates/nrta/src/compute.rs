@@ -130,7 +130,7 @@ impl ComputeQueue {
 
     /// Whether a model may be executed here.
     fn check_home(&self, model: &LoadedModel) -> Result<(), ScheduleError> {
-        self.core.check_process(self.xu())?;
+        self.core.check_state(self.xu())?;
         model.check_home(self.core.runtime(), self.core.index())
     }
 

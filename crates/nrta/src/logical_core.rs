@@ -129,14 +129,18 @@ impl Core {
         Ok(LoadedModel::new(self.clone(), model, batch, programs))
     }
 
+    /// What is said before anything else of a call; `c-api.md` G0 and G1. While the runtime still closes, its queues say so.
+    ///
     /// # Errors
-    /// This process was forked from the one that opened the runtime.
-    pub(crate) fn check_process(&self, xu: XuId) -> Result<(), ScheduleError> {
-        if self.runtime.is_here() {
-            Ok(())
-        } else {
-            Err(Refusal::Forked { xu }.into())
+    /// This process was forked from the one that opened the runtime, or the runtime is closed.
+    pub(crate) fn check_state(&self, xu: XuId) -> Result<(), ScheduleError> {
+        if !self.runtime.is_here() {
+            return Err(Refusal::Forked { xu }.into());
         }
+        if self.runtime.is_closed() {
+            return Err(Refusal::Closing { xu }.into());
+        }
+        Ok(())
     }
 
     pub(crate) fn runtime(&self) -> &Arc<Inner> {

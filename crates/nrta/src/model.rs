@@ -202,7 +202,7 @@ impl LoadedModel {
     /// [`ScheduleError`]: a tensor is missing, too small, freed or on another core, or the model was unloaded.
     pub fn bind(&self, inputs: &[&Tensor], outputs: &[&Tensor]) -> Result<Bindings, ScheduleError> {
         let (runtime, core) = (self.core.runtime(), self.core.index());
-        self.core.check_process(self.core.compute().xu())?;
+        self.core.check_state(self.core.compute().xu())?;
         self.check_role(Role::Input, inputs)?;
         self.check_role(Role::Output, outputs)?;
         let tensors = inputs.iter().chain(outputs);
@@ -222,7 +222,7 @@ impl LoadedModel {
         inputs: &[(&str, &Tensor)],
         outputs: &[(&str, &Tensor)],
     ) -> Result<Bindings, ScheduleError> {
-        self.core.check_process(self.core.compute().xu())?;
+        self.core.check_state(self.core.compute().xu())?;
         let inputs = in_order(self, Role::Input, inputs)?;
         let outputs = in_order(self, Role::Output, outputs)?;
         self.bind(&inputs, &outputs)

@@ -122,7 +122,7 @@ impl<T: Returned> Request<T> {
 
     /// Whether a queue `xu` of `core` may take it.
     pub(crate) fn check(&self, core: &Core, xu: XuId) -> Result<(), ScheduleError> {
-        core.check_process(xu)?;
+        core.check_state(xu)?;
         self.home.check(core)
     }
 

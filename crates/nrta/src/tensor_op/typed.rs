@@ -132,7 +132,7 @@ impl TensorOpQueue {
         tensor: &Tensor<T>,
         given: usize,
     ) -> Result<(), ScheduleError> {
-        self.core.check_process(self.xu())?;
+        self.core.check_state(self.xu())?;
         let (given, expected) = (given as u64, tensor.elements());
         if given == expected {
             return Ok(());
@@ -151,7 +151,7 @@ impl TensorOpQueue {
         expected: &Shape,
     ) -> Result<(), Refused<()>> {
         let refused = |reason| Refused::new(reason, ());
-        self.core.check_process(self.xu()).map_err(refused)?;
+        self.core.check_state(self.xu()).map_err(refused)?;
         match given.into_iter().find(|given| *given != expected) {
             None => Ok(()),
             Some(given) => Err(refused(ScheduleError::WrongShape {
