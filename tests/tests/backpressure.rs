@@ -13,8 +13,8 @@ use futures::executor::block_on;
 use futures::future::{FutureExt, join_all};
 use held::Held;
 use nrta::{
-    Collective, Core, Dtype, Health, Pending, Place, PollPolicy, ReduceOp, Refusal, Request,
-    Runtime, ScheduleError, SeqId, Status, Tensor, TensorOpQueue,
+    Collective, Core, Dtype, Failure, Health, Pending, Place, PollPolicy, ReduceOp, Refusal,
+    Request, Runtime, ScheduleError, SeqId, Status, Tensor, TensorOpQueue,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,6 +78,8 @@ fn numbers<T: nrta::Returned>(pending: &[Pending<T>]) -> Vec<u64> {
 fn f5_a_place_is_full_for_everybody_but_its_holder() {
     let bench = Moves::open();
     let mut places = bench.fill();
+    let full = bench.moves.try_reserve().unwrap_err();
+    assert_eq!(full.failure(), Failure::QueueFull);
     let limit = bench.moves.limit();
     assert_eq!((bench.moves.depth(), bench.moves.reserved()), (0, limit));
     for _ in 0..1_000 {
@@ -314,7 +316,9 @@ fn f5_a_batch_that_fills_the_queue_keeps_what_it_has_and_hands_the_rest_back() {
     let bound = held.bound();
     let requests = (0..10).map(|_| held.compute.prepare(&bound).unwrap());
     let refused = held.compute.schedule_all(requests).unwrap_err();
-    assert!(refused.reason.is_queue_full());
+    assert!(refused.is_queue_full());
+    assert_eq!(refused.status(), Status::QUEUE_FULL);
+    assert_eq!(refused.failure(), Failure::QueueFull);
     assert_eq!(numbers(&refused.accepted), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(refused.rest.len(), 2);
     assert_eq!(held.compute.snapshot().queue_full, 1);

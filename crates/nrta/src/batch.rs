@@ -47,11 +47,11 @@ use xu_worker::{Refusal, Stage};
 
 /// Requests that are accepted, and that complete when this is published or dropped, at the soonest.
 ///
-/// Do not wait for one of them before that. Others may schedule meanwhile, and then what is in the batch before theirs runs
-/// sooner; when the runtime closes, all of it does.
+/// Do not wait for one of them before that, nor for room when they have filled the queue: publish, then wait. Others may
+/// schedule meanwhile, and then what is in the batch before theirs runs sooner; when the runtime closes, all of it does.
 ///
-/// What is held back is the worker. Moves begin when it comes to them. An execution is with the device from
-/// the moment when the batch takes it, and may run at once: write its inputs before.
+/// What is held back is the worker. Moves begin when it comes to them. An execution is with the device from the moment when
+/// the batch takes it, and may run at once: write its inputs before.
 #[must_use = "it is published when it is dropped"]
 #[expect(
     private_bounds,

@@ -109,7 +109,9 @@ impl ComputeQueue {
         };
         let request = prepare().map_err(|reason| Refused::new(reason, ()))?;
         let scheduled = self.schedule_when_room(request).await;
-        scheduled.map_err(without_request)
+        let pending = scheduled.map_err(without_request)?;
+        spans::bound(pending.seq(), model);
+        Ok(pending)
     }
 
     /// Notification records that came after a fault had ended this queue: executions that ended too late. Counted while

@@ -23,8 +23,8 @@ use xu_abi::SeqId;
 /// Requests that are accepted, and that the worker sees when this is dropped, or published: also when the caller panics,
 /// since the device knows them.
 ///
-/// Do not wait for one of them before that. Others may submit meanwhile, and then the worker sees those that came before
-/// theirs sooner; when the unit closes, it sees all of them.
+/// Do not wait for one of them before that, nor for room when they have filled the unit. Others may submit meanwhile, and then
+/// the worker sees those that came before theirs sooner; when the unit closes, it sees all of them.
 #[must_use = "it is published when it is dropped"]
 pub struct Batch<'a, S: Stage> {
     unit: &'a Unit<S>,
