@@ -13,8 +13,8 @@ use futures::executor::block_on;
 use futures::future::{FutureExt, join_all};
 use held::Held;
 use nrta::{
-    Collective, Core, Dtype, Failure, Health, Pending, Place, PollPolicy, ReduceOp, Refusal,
-    Request, Runtime, ScheduleError, SeqId, Status, Tensor, TensorOpQueue,
+    Collective, Core, CoreCounter, Dtype, Failure, Health, Pending, Place, PollPolicy, ReduceOp,
+    Refusal, Request, Runtime, ScheduleError, SeqId, Status, Tensor, TensorOpQueue, TpbIndex,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -322,6 +322,19 @@ fn f5_a_batch_that_fills_the_queue_keeps_what_it_has_and_hands_the_rest_back() {
     assert_eq!(numbers(&refused.accepted), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(refused.rest.len(), 2);
     assert_eq!(held.compute.snapshot().queue_full, 1);
+    // The driver's counter is told, too, by whichever way the request came.
+    let told = || {
+        let counters = held.runtime.counters();
+        counters.counter(TpbIndex::new(0), CoreCounter::INFER_FAILED_TO_QUEUE)
+    };
+    assert_eq!(told(), Ok(1));
+    held.compute.execute_bound(&bound).unwrap_err();
+    assert_eq!(told(), Ok(2));
+    let mut batch = held.compute.batch();
+    let execution = held.compute.prepare(&bound).unwrap();
+    batch.schedule(execution).unwrap_err();
+    drop(batch);
+    assert_eq!(told(), Ok(3));
     for accepted in &refused.accepted[..2] {
         held.complete(accepted.seq());
     }
