@@ -31,6 +31,7 @@ pub struct LoadedModel {
 }
 
 struct Shared {
+    core: Core,
     name: String,
     batch: u32,
     inputs: Vec<TensorSpec>,
@@ -94,6 +95,7 @@ impl LoadedModel {
     pub(crate) fn new(core: Core, model: &Model, batch: u32, programs: Vec<Program>) -> Self {
         let programs: Programs = programs.into_iter().map(Arc::new).collect();
         let shared = Shared {
+            core: core.clone(),
             name: model.name().to_owned(),
             batch,
             inputs: model.inputs().to_vec(),
@@ -248,12 +250,8 @@ impl LoadedModel {
         if !self.core.runtime().is_here() {
             return None;
         }
-        let programs = self.shared.programs.lock().take();
-        let unit = self.core.compute_unit();
-        if let Some(programs) = programs {
-            unit.defer_unstage(0, Box::new(programs));
-        }
-        let last = unit.newest_issued();
+        self.shared.unload();
+        let last = self.core.compute_unit().newest_issued();
         last.cursor().is_issuable().then_some(last)
     }
 
@@ -372,6 +370,27 @@ impl LoadedModel {
             }
         }
         Ok(())
+    }
+}
+
+impl Shared {
+    /// The caller has checked that this is the process of the runtime.
+    fn unload(&self) {
+        let programs = self.programs.lock().take();
+        if let Some(programs) = programs {
+            self.core
+                .compute_unit()
+                .defer_unstage(0, Box::new(programs));
+        }
+    }
+}
+
+/// The last handle is gone.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.core.runtime().is_here() {
+            self.unload();
+        }
     }
 }
 
