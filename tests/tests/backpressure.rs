@@ -13,8 +13,8 @@ use futures::executor::block_on;
 use futures::future::{FutureExt, join_all};
 use held::Held;
 use nrta::{
-    Collective, Core, Dtype, Health, Pending, Place, ReduceOp, Refusal, Request, Runtime,
-    ScheduleError, SeqId, Status, Tensor, TensorOpQueue,
+    Collective, Core, CoreCounter, Dtype, Failure, Health, Pending, Place, PollPolicy, ReduceOp,
+    Refusal, Request, Runtime, ScheduleError, SeqId, Status, Tensor, TensorOpQueue, TpbIndex,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,6 +78,8 @@ fn numbers<T: nrta::Returned>(pending: &[Pending<T>]) -> Vec<u64> {
 fn f5_a_place_is_full_for_everybody_but_its_holder() {
     let bench = Moves::open();
     let mut places = bench.fill();
+    let full = bench.moves.try_reserve().unwrap_err();
+    assert_eq!(full.failure(), Failure::QueueFull);
     let limit = bench.moves.limit();
     assert_eq!((bench.moves.depth(), bench.moves.reserved()), (0, limit));
     for _ in 0..1_000 {
@@ -314,10 +316,25 @@ fn f5_a_batch_that_fills_the_queue_keeps_what_it_has_and_hands_the_rest_back() {
     let bound = held.bound();
     let requests = (0..10).map(|_| held.compute.prepare(&bound).unwrap());
     let refused = held.compute.schedule_all(requests).unwrap_err();
-    assert!(refused.reason.is_queue_full());
+    assert!(refused.is_queue_full());
+    assert_eq!(refused.status(), Status::QUEUE_FULL);
+    assert_eq!(refused.failure(), Failure::QueueFull);
     assert_eq!(numbers(&refused.accepted), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(refused.rest.len(), 2);
     assert_eq!(held.compute.snapshot().queue_full, 1);
+    // The driver's counter is told, too, by whichever way the request came.
+    let told = || {
+        let counters = held.runtime.counters();
+        counters.counter(TpbIndex::new(0), CoreCounter::INFER_FAILED_TO_QUEUE)
+    };
+    assert_eq!(told(), Ok(1));
+    held.compute.execute_bound(&bound).unwrap_err();
+    assert_eq!(told(), Ok(2));
+    let mut batch = held.compute.batch();
+    let execution = held.compute.prepare(&bound).unwrap();
+    batch.schedule(execution).unwrap_err();
+    drop(batch);
+    assert_eq!(told(), Ok(3));
     for accepted in &refused.accepted[..2] {
         held.complete(accepted.seq());
     }
@@ -511,4 +528,52 @@ fn _is_for_tasks(queue: &TensorOpQueue, request: Request<Vec<u8>>) -> impl Send 
     let _: Option<SeqId> = queue.batch().publish();
     let scheduling = queue.schedule_when_room(is_static(request));
     (is_static(queue.reserve()), place, scheduling)
+}
+
+#[test]
+fn f7_closing_waits_for_no_batch() {
+    let bench = Moves::open();
+    let write = bench.write(7);
+    let Moves { runtime, moves, .. } = bench;
+    let mut batch = moves.batch();
+    let write = batch.schedule(write).unwrap();
+    // On the thread that has the batch.
+    runtime.close();
+    assert_eq!(write.wait().unwrap(), [7; 64]);
+    assert_eq!(batch.publish().unwrap().cursor().get(), 1);
+}
+
+#[test]
+fn f5_a_batch_that_is_kept_holds_up_nobody_elses_requests() {
+    for policy in [PollPolicy::Adaptive, PollPolicy::Reference] {
+        let runtime = Runtime::builder().poll_policy(policy).open().unwrap();
+        let core = runtime.core(0).unwrap();
+        let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4).unwrap());
+        let mut batch = moves.batch();
+        for value in 0..3 {
+            let set = moves.prepare().memset(&tensor, 0, 4, value).unwrap();
+            batch.schedule(set).unwrap().detach();
+        }
+        let read = moves.read(&tensor, 0, vec![0; 4]).unwrap();
+        assert_eq!(read.wait().unwrap(), [2; 4]);
+        drop(batch);
+    }
+}
+
+#[test]
+fn an_execution_in_a_batch_is_with_the_device_before_it_is_published() {
+    let held = Held::new();
+    held.release();
+    let (moves, [_, label]) = (held.core.tensor_op(0).unwrap(), &held.outputs);
+    let read = || moves.read(label, 0, vec![0; 4]).unwrap().wait().unwrap();
+    let set = |tensor, value| moves.memset(tensor, 0, 4, value).unwrap().wait().unwrap();
+    set(label, 0xEE);
+    let bound = held.bound();
+    let mut batch = held.compute.batch();
+    let execution = held.compute.prepare(&bound).unwrap();
+    let execution = batch.schedule(execution).unwrap();
+    while read() == [0xEE; 4] {}
+    assert!(!execution.is_done());
+    batch.publish();
+    execution.wait().unwrap();
 }

@@ -6,6 +6,9 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod held;
+
+use held::Held;
 use lane_tests::{DIGITS, Meddler};
 use nrta::{CloseError, Model, Runtime, Status};
 use std::sync::Arc;
@@ -151,4 +154,35 @@ fn f7_a_device_is_asked_for_rest_once_and_no_longer_than_the_deadline() {
     let asked = &device.asked_for_rest()[before..];
     assert!((1..=usize::from(CORES)).contains(&asked.len()), "{asked:?}");
     assert!(asked.iter().all(|asked| *asked <= limit), "{asked:?}");
+}
+
+#[test]
+fn f7_that_a_runtime_is_closed_is_said_before_what_is_wrong_with_a_call() {
+    let held = Held::with_a_fatal_execution();
+    held.release();
+    held.execute().unwrap().wait().unwrap_err();
+    let moves = held.core.tensor_op(0).unwrap();
+    let write = moves.prepare().write(&held.input, 0, vec![1]).unwrap();
+    let bound = held.bound();
+    let execution = held.compute.prepare(&bound).unwrap();
+    // Degraded first, while it is open.
+    let refused = held.compute.execute_bound(&bound).unwrap_err();
+    assert_eq!(refused.status(), Status::EXEC_UNIT_UNRECOVERABLE);
+    let Held {
+        runtime,
+        compute,
+        model,
+        input,
+        ..
+    } = held;
+    runtime.close();
+    let statuses = [
+        moves.write(&input, 1 << 40, vec![1]).unwrap_err().status(),
+        moves.copy(&input, 0, &input, 1, 2).unwrap_err().status(),
+        moves.schedule(write).unwrap_err().status(),
+        compute.execute(&model, &[], &[]).unwrap_err().status(),
+        compute.execute_bound(&bound).unwrap_err().status(),
+        compute.schedule(execution).unwrap_err().status(),
+    ];
+    assert_eq!(statuses, [Status::CLOSED; 6]);
 }

@@ -12,8 +12,8 @@ use futures::executor::block_on;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use nrta::{
-    AskError, CompletionEvent, Completions, Error, HealthWatch, LoadedModel, Model, Pending, Place,
-    Refusal, Request, Runtime, ScheduleError, Status, Subscription, Tensor, TensorOpQueue,
+    AskError, CompletionEvent, Completions, Core, Error, HealthWatch, LoadedModel, Model, Pending,
+    Place, Refusal, Request, Runtime, ScheduleError, Status, Subscription, Tensor, TensorOpQueue,
     WaitError, WaitFor,
 };
 use std::time::{Duration, Instant};
@@ -38,6 +38,7 @@ fn main() {
 struct Handles {
     runtime: Runtime,
     tensor: Tensor,
+    numbers: Tensor<f32>,
     model: LoadedModel,
     pending: Pending<Vec<u8>>,
     followers: Followers,
@@ -112,6 +113,7 @@ fn open() -> Handles {
     };
     Handles {
         runtime,
+        numbers: tensor.typed(&[16]).unwrap(),
         tensor,
         model,
         pending,
@@ -124,6 +126,7 @@ fn is_refused(handles: Handles) -> bool {
     let Handles {
         runtime,
         tensor,
+        numbers,
         model,
         pending,
         followers,
@@ -147,6 +150,7 @@ fn is_refused(handles: Handles) -> bool {
         .execute(&model, &[&tensor], &[&tensor])
         .err()
         .is_some_and(|refused| forked(&refused.reason));
+    let first = is_said_first(&core, &tensor, &numbers, &model);
     // Complete before the fork, or never here.
     let waited = match pending.wait() {
         Ok(bytes) => bytes == [7; 64],
@@ -156,14 +160,44 @@ fn is_refused(handles: Handles) -> bool {
         .tensor_op(0)
         .is_ok_and(|queue| follow_nothing(&queue, followers));
     tensor.clone().free();
-    drop((tensor, model, core));
+    drop((tensor, numbers, model, core));
     runtime.close();
     allocation
+        && first
         && write
         && execution
         && waited
         && followed
         && began.elapsed() < Duration::from_secs(1)
+}
+
+/// In the child: whether that it is one is said first, whatever else is wrong with a call (`c-api.md` G0).
+fn is_said_first(core: &Core, tensor: &Tensor, numbers: &Tensor<f32>, model: &LoadedModel) -> bool {
+    let Ok(queue) = core.tensor_op(0) else {
+        return false;
+    };
+    let beyond = queue
+        .write(tensor, 65, vec![1])
+        .map_err(|refused| refused.status());
+    let few = queue
+        .write_all(numbers, vec![1.0])
+        .map_err(|refused| refused.status());
+    let errors = [
+        numbers.rows(17..).err(),
+        tensor.slice(65, 1).err(),
+        tensor.slice(0, 0).err(),
+        tensor.typed::<f32>(&[0]).err(),
+        core.tensor::<f32>(&[0]).err(),
+        core.host_buffer(1).err(),
+    ];
+    let nothing = model.bind_named(&[], &[]).map_err(|error| error.status());
+    matches!(beyond, Err(Status::FAILURE))
+        && matches!(few, Err(Status::FAILURE))
+        && matches!(nothing, Err(Status::FAILURE))
+        && errors
+            .iter()
+            .all(|error| matches!(error, Some(Error::Forked)))
+        && core.memory().is_none()
 }
 
 /// In the child: whether nothing can be followed, and what was is let go.

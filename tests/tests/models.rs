@@ -201,6 +201,7 @@ fn an_idle_model_gives_its_memory_back_when_it_is_unloaded() {
 #[test]
 fn d7_a_degraded_queue_keeps_an_unloaded_model() {
     let held = Held::with_a_fatal_execution();
+    let [other, dropped] = [4, 4].map(|batch| digits(&held.core, batch));
     held.device.hold_doorbells();
     let fatal = held.execute().unwrap();
     let behind = held.execute().unwrap();
@@ -210,6 +211,10 @@ fn d7_a_degraded_queue_keeps_an_unloaded_model() {
     behind.wait().unwrap_err();
     assert_eq!(held.compute.health(), Health::Degraded);
     held.model.clone().unload();
+    // Also one that no request names: the sequencer may have it loaded.
+    other.unload();
+    // Dropping the last handle is unloading.
+    drop(dropped);
     assert_eq!(held.device.released().len(), released);
 }
 

@@ -25,7 +25,7 @@
 //! moves.wait(last, None)?; // or moves.wait_for(last).await
 //! assert!(pending.iter().all(|row| row.is_done()));
 //!
-//! // Of several kinds. Nothing of it runs before it is published.
+//! // Of several kinds. No move runs before it is published.
 //! let mut batch = moves.batch();
 //! batch.schedule(moves.prepare().memset(&tensor, 0, 64, 7)?)?.detach();
 //! let bytes = batch.schedule(moves.prepare().read(&tensor, 0, vec![0; 64])?)?;
@@ -45,10 +45,13 @@ use std::collections::VecDeque;
 use xu_abi::SeqId;
 use xu_worker::{Refusal, Stage};
 
-/// Requests that are accepted, and that run when this is published or dropped.
+/// Requests that are accepted, and that complete when this is published or dropped, at the soonest.
 ///
-/// Do not wait for one of them before that, nor keep it across an `.await` that may take long: closing the runtime waits
-/// for them. Others may schedule meanwhile, and then what is in the batch before theirs runs sooner.
+/// Do not wait for one of them before that, nor for room when they have filled the queue: publish, then wait. Others may
+/// schedule meanwhile, and then what is in the batch before theirs runs sooner; when the runtime closes, all of it does.
+///
+/// What is held back is the worker. Moves begin when it comes to them. An execution is with the device from the moment when
+/// the batch takes it, and may run at once: write its inputs before.
 #[must_use = "it is published when it is dropped"]
 #[expect(
     private_bounds,

@@ -90,7 +90,7 @@ impl CollectivesQueue {
         inputs: &[&Tensor],
         outputs: &[&Tensor],
     ) -> Result<Prepared, ScheduleError> {
-        self.core.check_process(self.xu())?;
+        self.core.check_state(self.xu())?;
         let (runtime, core) = (self.core.runtime(), self.core.index());
         let rank = group.rank(runtime, core)?;
         let hold = |tensors: &[&Tensor]| -> Result<Vec<Arc<Storage>>, ScheduleError> {
@@ -141,7 +141,7 @@ impl CollectivesQueue {
     }
 
     fn check(&self, prepared: &Prepared) -> Result<(), ScheduleError> {
-        self.core.check_process(self.xu())?;
+        self.core.check_state(self.xu())?;
         let (runtime, core) = (self.core.runtime(), self.core.index());
         prepared.part.check_home(runtime, core)
     }

@@ -121,7 +121,9 @@ impl ComputeQueue {
         };
         let request = prepare().map_err(|reason| Refused::new(reason, ()))?;
         let scheduled = self.schedule_when_room(request).await;
-        scheduled.map_err(without_request)
+        let pending = scheduled.map_err(without_request)?;
+        spans::bound(pending.seq(), model);
+        Ok(pending)
     }
 
     /// Notification records that came after a fault had ended this queue: executions that ended too late. Counted while
@@ -142,7 +144,7 @@ impl ComputeQueue {
 
     /// Whether a model may be executed here.
     fn check_home(&self, model: &LoadedModel) -> Result<(), ScheduleError> {
-        self.core.check_process(self.xu())?;
+        self.core.check_state(self.xu())?;
         model.check_home(self.core.runtime(), self.core.index())
     }
 

@@ -373,6 +373,12 @@ pub enum ScheduleError {
 }
 
 impl ScheduleError {
+    /// What kind of failure it is, and what to do about it.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        failure_of(self.status())
+    }
+
     /// Whether the queue was full: wait for room and schedule again.
     #[must_use]
     pub fn is_queue_full(&self) -> bool {

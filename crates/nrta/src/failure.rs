@@ -2,8 +2,8 @@
 //!
 //! Every status of the C ABI that is not success is one of them, and each has one status ([`Failure::of`],
 //! [`Failure::status`]). Had from [`RequestError::failure`](crate::RequestError::failure),
-//! [`Refused::failure`](crate::Refused::failure) and [`Error::failure`](crate::Error::failure). Spec: `c-api.md` sections 3
-//! and 15.
+//! [`Refused::failure`](crate::Refused::failure), [`ScheduleError::failure`](crate::ScheduleError::failure) and
+//! [`Error::failure`](crate::Error::failure). Spec: `c-api.md` sections 3 and 15.
 
 use core::fmt;
 use xu_abi::Status;
@@ -66,7 +66,7 @@ macro_rules! failures {
 
 failures! {
     /// Nothing more precise is known.
-    Unspecific = FAILURE, "read the detail; the device or this library has said why";
+    Unspecific = FAILURE, "read the detail, unless it was skipped; the device or this library has said why";
     /// An argument was refused.
     InvalidArgument = INVALID, "correct the argument that the text names";
     /// A tensor was freed, or a model unloaded.

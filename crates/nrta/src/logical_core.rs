@@ -88,6 +88,7 @@ impl Core {
     /// # Errors
     /// [`Error::Shape`]; as [`Core::allocate`].
     pub fn tensor<T: Element>(&self, shape: &[u64]) -> Result<Tensor<T>, Error> {
+        self.runtime.check_open()?;
         self.tensor_of(Shape::new(shape)?)
     }
 
@@ -97,9 +98,13 @@ impl Core {
     }
 
     /// How much of this core's memory is taken, by tensors, models and the runtime itself. Exact after every allocation and
-    /// release. `None` where the device does not count.
+    /// release. `None` where the device does not count, and in a forked child.
     #[must_use]
     pub fn memory(&self) -> Option<MemoryUse> {
+        if !self.runtime.is_here() {
+            // Another thread of the parent may hold the lock for ever.
+            return None;
+        }
         let place = Place::Hbm(self.runtime.tpbs(self.index)[0]);
         self.runtime.device().memory_use(place)
     }
@@ -124,14 +129,18 @@ impl Core {
         Ok(LoadedModel::new(self.clone(), model, batch, programs))
     }
 
+    /// What is said before anything else of a call; `c-api.md` G0 and G1. While the runtime still closes, its queues say so.
+    ///
     /// # Errors
-    /// This process was forked from the one that opened the runtime.
-    pub(crate) fn check_process(&self, xu: XuId) -> Result<(), ScheduleError> {
-        if self.runtime.is_here() {
-            Ok(())
-        } else {
-            Err(Refusal::Forked { xu }.into())
+    /// This process was forked from the one that opened the runtime, or the runtime is closed.
+    pub(crate) fn check_state(&self, xu: XuId) -> Result<(), ScheduleError> {
+        if !self.runtime.is_here() {
+            return Err(Refusal::Forked { xu }.into());
         }
+        if self.runtime.is_closed() {
+            return Err(Refusal::Closing { xu }.into());
+        }
+        Ok(())
     }
 
     pub(crate) fn runtime(&self) -> &Arc<Inner> {

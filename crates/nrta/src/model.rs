@@ -31,6 +31,7 @@ pub struct LoadedModel {
 }
 
 struct Shared {
+    core: Core,
     name: String,
     batch: u32,
     inputs: Vec<TensorSpec>,
@@ -94,6 +95,7 @@ impl LoadedModel {
     pub(crate) fn new(core: Core, model: &Model, batch: u32, programs: Vec<Program>) -> Self {
         let programs: Programs = programs.into_iter().map(Arc::new).collect();
         let shared = Shared {
+            core: core.clone(),
             name: model.name().to_owned(),
             batch,
             inputs: model.inputs().to_vec(),
@@ -202,7 +204,7 @@ impl LoadedModel {
     /// [`ScheduleError`]: a tensor is missing, too small, freed or on another core, or the model was unloaded.
     pub fn bind(&self, inputs: &[&Tensor], outputs: &[&Tensor]) -> Result<Bindings, ScheduleError> {
         let (runtime, core) = (self.core.runtime(), self.core.index());
-        self.core.check_process(self.core.compute().xu())?;
+        self.core.check_state(self.core.compute().xu())?;
         self.check_role(Role::Input, inputs)?;
         self.check_role(Role::Output, outputs)?;
         let tensors = inputs.iter().chain(outputs);
@@ -222,6 +224,7 @@ impl LoadedModel {
         inputs: &[(&str, &Tensor)],
         outputs: &[(&str, &Tensor)],
     ) -> Result<Bindings, ScheduleError> {
+        self.core.check_state(self.core.compute().xu())?;
         let inputs = in_order(self, Role::Input, inputs)?;
         let outputs = in_order(self, Role::Output, outputs)?;
         self.bind(&inputs, &outputs)
@@ -247,12 +250,8 @@ impl LoadedModel {
         if !self.core.runtime().is_here() {
             return None;
         }
-        let programs = self.shared.programs.lock().take();
-        let unit = self.core.compute_unit();
-        if let Some(programs) = programs {
-            unit.defer_unstage(0, Box::new(programs));
-        }
-        let last = unit.newest_issued();
+        self.shared.unload();
+        let last = self.core.compute_unit().newest_issued();
         last.cursor().is_issuable().then_some(last)
     }
 
@@ -371,6 +370,27 @@ impl LoadedModel {
             }
         }
         Ok(())
+    }
+}
+
+impl Shared {
+    /// The caller has checked that this is the process of the runtime.
+    fn unload(&self) {
+        let programs = self.programs.lock().take();
+        if let Some(programs) = programs {
+            self.core
+                .compute_unit()
+                .defer_unstage(0, Box::new(programs));
+        }
+    }
+}
+
+/// The last handle is gone.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.core.runtime().is_here() {
+            self.unload();
+        }
     }
 }
 

@@ -17,13 +17,14 @@
 
 use crate::compute::{Ended, Run};
 use crate::error::{Refused, ScheduleError};
+use crate::failure::Failure;
 use crate::logical_core::Core;
 use crate::payload::Payload;
 use crate::pending::{Outcome, Pending, Returned};
 use crate::tensor_op::Transfer;
 use core::fmt;
 use core::marker::PhantomData;
-use xu_abi::XuId;
+use xu_abi::{Status, XuId};
 use xu_worker::Accepted;
 
 /// A request that is checked, owns all it needs, and is not scheduled. `T` is what it will give back.
@@ -122,7 +123,7 @@ impl<T: Returned> Request<T> {
 
     /// Whether a queue `xu` of `core` may take it.
     pub(crate) fn check(&self, core: &Core, xu: XuId) -> Result<(), ScheduleError> {
-        core.check_process(xu)?;
+        core.check_state(xu)?;
         self.home.check(core)
     }
 
@@ -182,6 +183,26 @@ pub struct RefusedBatch<T: Returned> {
     pub reason: ScheduleError,
     /// That one, unless the device may hold it ([`Refusal::Commit`](crate::Refusal::Commit)), and those behind it.
     pub rest: Vec<Request<T>>,
+}
+
+impl<T: Returned> RefusedBatch<T> {
+    /// Whether the queue was full: wait for room and schedule the rest.
+    #[must_use]
+    pub fn is_queue_full(&self) -> bool {
+        self.reason.is_queue_full()
+    }
+
+    /// What kind of failure it is, and what to do about it.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        self.reason.failure()
+    }
+
+    /// The status that the C ABI reports for this refusal.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.reason.status()
+    }
 }
 
 impl<T: Returned> fmt::Debug for RefusedBatch<T> {

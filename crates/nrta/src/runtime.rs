@@ -67,6 +67,7 @@ impl Runtime {
             metrics: opened.metrics,
             settings: opened.settings,
             closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             groups: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
             host_pool: HostPool::new(&opened.device),
@@ -237,7 +238,10 @@ pub(crate) struct Inner {
     cores: Vec<CoreUnits>,
     metrics: Arc<Metrics>,
     settings: Settings,
+    /// Nothing new is made from now on.
     closed: AtomicBool,
+    /// Every request is complete and every worker gone.
+    ended: AtomicBool,
     /// Every group that was made, as long as it is used.
     groups: Mutex<Vec<Weak<Members>>>,
     /// Worker halves of closed units: they keep what a degraded unit's device may still touch.
@@ -342,6 +346,12 @@ impl Inner {
         }
     }
 
+    /// Whether closing has come to its end.
+    pub(crate) fn is_closed(&self) -> bool {
+        // PAIRS: with the release store in `close`.
+        self.ended.load(Ordering::Acquire)
+    }
+
     /// Refuses new requests, waits for the accepted ones, stops the workers.
     fn close(&self, options: &CloseOptions) -> Result<(), CloseError> {
         // PAIRS: with the acquire load in `check_open`.
@@ -350,6 +360,8 @@ impl Inner {
         let units: Vec<&dyn Closing> = self.cores.iter().flat_map(CoreUnits::all).collect();
         let closed = self.workers.close(&units, options)?;
         self.retired.lock().extend(closed.retired);
+        // PAIRS: with the acquire load in `is_closed`.
+        self.ended.store(true, Ordering::Release);
         self.host_pool.close();
         Ok(())
     }

@@ -16,7 +16,7 @@
 //! | `nrta.workers_not_bound` | WARN | `nrta::runtime` | `cpus`, `why` |
 //! | `nrta.holder_unknown` | WARN | `nrta::runtime` | `tpb`, `error`: others will not learn who has the core |
 //! | `nrta.accepted` | TRACE | `nrta::request` | `call`, `xu`, `core`, `seq`, `requests` (of a batch, of which `seq` is the last) |
-//! | `nrta.bound` | TRACE | `nrta::request` | `xu`, `core`, `seq`, `model`, `batch`: what an accepted execution runs |
+//! | `nrta.bound` | TRACE | `nrta::request` | `xu`, `core`, `seq`, `model`, `batch`: what an accepted execution runs, unless it was prepared |
 //! | `nrta.completed` | TRACE, WARN, DEBUG | `nrta::request` | `call`, `xu`, `core`, `seq`, `status`, `device_ns` |
 //! | `nrta.queue_full` | DEBUG | `nrta::queue` | `call`, `xu`, `core`, `limit` |
 //! | `nrta.degraded` | ERROR | `nrta::queue` | `call`, `xu`, `core`, `seq`, `status`, `cause` |

@@ -163,17 +163,14 @@ impl Tensor {
     /// # Errors
     /// [`Error::Slice`]: the range passes the end, or is of no bytes. [`Error::TensorFreed`], [`Error::Forked`].
     pub fn slice(&self, offset: u64, bytes: u64) -> Result<Self, Error> {
-        let size = self.bytes();
+        let (runtime, size) = (&self.form.runtime, self.bytes());
+        self.check_process()?;
         if bytes == 0 || !Storage::check(offset, bytes, size) {
             return Err(Error::Slice {
                 offset,
                 bytes,
                 size,
             });
-        }
-        let runtime = &self.form.runtime;
-        if !runtime.is_here() {
-            return Err(Error::Forked);
         }
         let whole = self.form.storage.lock().clone().ok_or(Error::TensorFreed)?;
         let part = Storage {
@@ -199,6 +196,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Shape`]; as [`Tensor::slice`] when it has fewer bytes than the shape needs.
     pub fn typed<T: Element>(&self, shape: &[u64]) -> Result<Tensor<T>, Error> {
+        self.check_process()?;
         let shape = Shape::new(shape)?;
         let raw = self.slice(0, bytes_of::<T>(&shape))?;
         Ok(Tensor::of_shape(raw, shape))
@@ -227,6 +225,15 @@ impl Tensor {
             .lock()
             .clone()
             .ok_or(ScheduleError::TensorFreed)
+    }
+
+    /// Before anything else: in a forked child every other answer is beside the point.
+    fn check_process(&self) -> Result<(), Error> {
+        if self.form.runtime.is_here() {
+            Ok(())
+        } else {
+            Err(Error::Forked)
+        }
     }
 
     /// Whether `bytes` at `offset` lie inside, without overflow.
@@ -276,6 +283,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// [`Error::Rows`]: the range is empty or passes the end. [`Error::TensorFreed`], [`Error::Forked`].
     pub fn rows(&self, rows: impl RangeBounds<u64>) -> Result<Self, Error> {
+        self.check_process()?;
         let all = self.shape().rows();
         let first = match rows.start_bound() {
             Bound::Included(first) => *first,

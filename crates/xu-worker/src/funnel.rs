@@ -36,6 +36,15 @@ pub struct Funnel<I, O> {
     reserved: u64,
 }
 
+/// Requests that the worker has not seen before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Released {
+    /// The last of them.
+    pub(crate) last: SeqId,
+    /// How many: with somebody else's batch, more than were submitted with it.
+    pub(crate) requests: u64,
+}
+
 impl<I: Send, O: Send> Funnel<I, O> {
     pub(crate) fn new(
         stage: AnyStage<I, O>,
@@ -65,10 +74,10 @@ impl<I: Send, O: Send> Funnel<I, O> {
         item: I,
         notifier: Option<Notifier<O>>,
         shared: &Shared<I, O>,
-    ) -> Result<SeqId, Refused<I>> {
-        let seq = self.hold(item, notifier, shared)?;
-        self.release_all(shared);
-        Ok(seq)
+    ) -> Result<Released, Refused<I>> {
+        let last = self.hold(item, notifier, shared)?;
+        let requests = self.release_all(shared);
+        Ok(Released { last, requests })
     }
 
     /// Promises a place to the caller, if there is room.
@@ -94,7 +103,7 @@ impl<I: Send, O: Send> Funnel<I, O> {
         item: I,
         notifier: Option<Notifier<O>>,
         shared: &Shared<I, O>,
-    ) -> Result<SeqId, Refused<I>> {
+    ) -> Result<Released, Refused<I>> {
         if Mutant::SpendAfterRequest.is_seeded() {
             self.reserved -= 1;
             let submitted = self.submit(item, notifier, shared);
@@ -145,14 +154,18 @@ impl<I: Send, O: Send> Funnel<I, O> {
         self.post(item, notifier, shared)
     }
 
-    /// Lets the worker see what is held. What a corrupt ring will not release completes as abandoned when the unit goes.
-    pub(crate) fn release_all(&mut self, shared: &Shared<I, O>) {
-        if let Err(error) = self.ring.trigger_all() {
+    /// Lets the worker see what is held, and says how many requests that were: also those of somebody else's batch. The caller
+    /// tells the worker of all of them. What a corrupt ring will not release completes as abandoned when the unit goes.
+    #[must_use = "the worker has to be told"]
+    pub(crate) fn release_all(&mut self, shared: &Shared<I, O>) -> u64 {
+        self.ring.trigger_all().unwrap_or_else(|error| {
             degrade(shared, Status::FAILURE, error.to_string());
             shared.abandon();
             // A descriptor that cannot be signalled leaves its waiters to look for themselves.
             let _ = shared.under_mark_comp(Waits::abandon);
-        }
+            // The worker has to see that.
+            1
+        })
     }
 
     /// Puts a stop behind everything queued, past the closing gate.
@@ -160,15 +173,18 @@ impl<I: Send, O: Send> Funnel<I, O> {
         &mut self,
         notifier: Notifier<()>,
         shared: &Shared<I, O>,
-    ) -> Result<SeqId, Refusal> {
+    ) -> Result<Released, Refusal> {
         if shared.is_abandoned() {
             return Err(self.why_given_up(shared));
         }
         shared.note_stop(self.ring.last_submitted().cursor());
         let item = self.spares.fill(WorkItem::Stop(notifier));
         let submitted = self.ring.submit(item);
-        self.release_all(shared);
-        submitted.map_err(|_| self.why_no_slot())
+        let requests = self.release_all(shared);
+        match submitted {
+            Ok(last) => Ok(Released { last, requests }),
+            Err(_) => Err(self.why_no_slot()),
+        }
     }
 
     fn failed_half_way(

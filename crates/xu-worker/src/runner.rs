@@ -378,8 +378,8 @@ impl<E: Engine> Parts<E> {
             // Whoever has passed the gates has the submit lock: its request is in the ring when we get it, and is completed
             // below. Whoever comes later is refused.
             if let Some(funnel) = self.shared.entry.submit_work_lock.lock().as_deref_mut() {
-                // A batch may be under way, with requests that the device knows.
-                funnel.release_all(&self.shared);
+                // A batch may be under way, with requests that the device knows. They are completed below.
+                let _ = funnel.release_all(&self.shared);
             }
         }
         self.clear();

@@ -25,7 +25,7 @@ use crate::completion::{Completion, completion};
 use crate::completion_pool::CompletionPool;
 use crate::engine::{Engine, Stage};
 use crate::eventfd::WorkCount;
-use crate::funnel::Funnel;
+use crate::funnel::{Funnel, Released};
 use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
 use crate::mutant::Mutant;
@@ -287,12 +287,13 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// [`Refused`] with the reason and, where that is possible, the request.
     pub fn submit(&self, item: S::Item) -> Result<Accepted<S::Outcome>, Refused<S::Item>> {
-        let (seq, completion) = self.through_funnel(item, |funnel, item, shared| {
+        let (released, completion) = self.through_funnel(item, |funnel, item, shared| {
             let (notifier, completion) = funnel.completion();
-            let seq = funnel.submit(item, Some(notifier), shared)?;
-            Ok((seq, completion))
+            let released = funnel.submit(item, Some(notifier), shared)?;
+            Ok((released, completion))
         })?;
-        self.wake(seq, 1);
+        self.wake(released);
+        let seq = released.last;
         trace::accepted(seq, 1);
         Ok(Accepted { seq, completion })
     }
@@ -302,18 +303,25 @@ impl<S: Stage> Unit<S> {
     /// # Errors
     /// As [`Unit::submit`].
     pub fn post(&self, item: S::Item) -> Result<SeqId, Refused<S::Item>> {
-        let seq = self.through_funnel(item, |funnel, item, shared| {
+        let released = self.through_funnel(item, |funnel, item, shared| {
             funnel.submit(item, None, shared)
         })?;
-        self.wake(seq, 1);
-        trace::accepted(seq, 1);
-        Ok(seq)
+        self.wake(released);
+        trace::accepted(released.last, 1);
+        Ok(released.last)
     }
 
-    /// Refuses new requests from now on; what is queued finishes.
+    /// Refuses new requests from now on; what is queued finishes. What batches hold is published: nothing will come behind it,
+    /// and who closes waits for it, perhaps on the very thread that has the batch.
     pub fn close(&self) {
         // Under the submit lock: when this returns, no submit that saw an open gate is still on its way.
-        if self.with_funnel(|_, shared| shared.close()).is_ok() {
+        let released = self.with_funnel(|funnel, shared| {
+            shared.close();
+            funnel.release_all(shared)
+        });
+        if let Ok(requests) = released {
+            let last = self.last_submitted();
+            self.wake(Released { last, requests });
             self.parts.shared.tell_of_health(self.xu());
         }
     }
@@ -374,10 +382,11 @@ impl<S: Stage> Unit<S> {
     /// [`Refusal`] when the ring takes no more requests.
     pub fn schedule_stop(&self) -> Result<Accepted<()>, Refusal> {
         let (notifier, completion) = completion();
-        let seq = self.with_funnel(|funnel, shared| funnel.stop(notifier, shared))?;
+        let released = self.with_funnel(|funnel, shared| funnel.stop(notifier, shared))?;
         self.tell_if_degraded();
-        let seq = seq?;
-        self.wake(seq, 1);
+        let released = released?;
+        self.wake(released);
+        let seq = released.last;
         Ok(Accepted { seq, completion })
     }
 
@@ -537,14 +546,15 @@ impl<S: Stage> Unit<S> {
         }
     }
 
-    /// Tells the worker of `requests` that end with `last`.
+    /// Tells the worker of requests that it has not seen before.
     #[inline]
-    fn wake(&self, last: SeqId, requests: u64) {
+    fn wake(&self, Released { last, requests }: Released) {
         let shared = &self.parts.shared;
         let rings = if shared.policy.pairs_wakes() {
             requests
         } else {
-            u64::from(shared.need_wake.must_ring())
+            // Without any, somebody else has released them, and rings.
+            u64::from(requests > 0 && shared.need_wake.must_ring())
         };
         for _ in 0..rings {
             self.ring_bell(last);

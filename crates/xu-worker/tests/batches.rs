@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use steered::{Bench, Request};
 use xu_abi::Status;
-use xu_worker::{Accepted, Health, Progress, Refusal, Runner, StageError, Step};
+use xu_worker::{Accepted, Health, PollPolicy, Progress, Refusal, Runner, StageError, Step};
 
 fn requests(bench: &Bench, ids: impl IntoIterator<Item = u32>) -> VecDeque<Request> {
     ids.into_iter().map(|id| bench.request(id)).collect()
@@ -165,4 +165,26 @@ fn w7_a_batch_whose_caller_panics_is_published() {
     }));
     assert!(caught.is_err());
     run_all(&mut bench, 1);
+}
+
+#[test]
+fn f7_closing_publishes_what_a_batch_holds() {
+    for policy in [PollPolicy::Adaptive, PollPolicy::Reference] {
+        let mut bench = Bench::with_policy(8, policy);
+        let mut batch = bench.unit.batch();
+        let first = batch.submit(bench.ledger.request(1)).unwrap();
+        bench.runner.announce_sleep();
+        bench.unit.close();
+        bench.runner.bell().take().expect("the worker was told");
+        let refused = batch.submit(bench.ledger.request(2)).unwrap_err();
+        assert!(matches!(refused.reason, Refusal::Closing { .. }));
+        bench.controls.lock().unwrap().answers = vec![Progress::Done(Status::SUCCESS)];
+        if policy == PollPolicy::Reference {
+            bench.runner.bell().add().unwrap();
+        }
+        assert_eq!(bench.runner.step(), Step::Completed);
+        assert_eq!(first.completion.wait(), Ok(1));
+        bench.unit.drain();
+        assert_eq!(batch.publish(), Some(first.seq));
+    }
 }

@@ -169,3 +169,17 @@ fn c1_a_batch_rings_once() {
     });
     assert_eq!(calls, (1, 1));
 }
+
+#[test]
+fn w1_reference_who_releases_a_batch_of_others_rings_for_it() {
+    let bench = Bench::with_policy(8, PollPolicy::Reference);
+    let mut batch = bench.unit.batch();
+    batch.post(request(1)).unwrap();
+    batch.post(request(2)).unwrap();
+    // Or the worker would sleep before it comes to this one, for as long as the batch is kept.
+    let others = counted(|| drop(bench.unit.post(request(3))));
+    assert_eq!(others, (3, 0));
+    batch.post(request(4)).unwrap();
+    assert_eq!(counted(|| drop(batch)), (1, 0));
+    assert_eq!(counted(|| bench.unit.close()), (0, 0));
+}

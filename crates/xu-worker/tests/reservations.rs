@@ -216,6 +216,8 @@ fn f7_closing_refuses_what_has_a_place_and_waits_for_no_holder() {
     // What is promised in a closing unit keeps nobody from hearing so, and is in nobody's way.
     assert!(closing(&bench.submit(1).unwrap_err()));
     assert!(closing(&bench.unit.reserve_until(None).unwrap_err()));
+    // To who waits for room it says so, too.
+    assert!(bench.unit.wait_room(Some(Instant::now())));
     let refused = place.submit(bench.request(2)).unwrap_err();
     assert!(closing(&refused.reason));
     assert_eq!(refused.item.unwrap().id, 2);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use steered::{Bench, request};
 use xu_abi::Status;
-use xu_worker::{PollPolicy, Progress, Runner, WorkerThread};
+use xu_worker::{PollPolicy, Progress, Runner, Step, WorkerThread};
 
 #[test]
 fn f2_whoever_polls_the_queue_finds_the_status_written() {
@@ -145,6 +145,24 @@ impl Wake for Unpark {
 }
 
 /// The smallest executor.
+#[test]
+fn f7_who_drains_a_unit_is_woken_while_somebody_holds_a_place() {
+    let mut bench = Bench::new(2);
+    let (unit, runner) = (&bench.unit, &mut bench.runner);
+    let _place = unit.try_reserve().unwrap();
+    for id in 0..if cfg!(miri) { 3 } else { 200 } {
+        unit.post(request(id)).unwrap();
+        let done = Progress::Done(Status::SUCCESS);
+        bench.controls.lock().unwrap().answers.push(done);
+        std::thread::scope(|scope| {
+            scope.spawn(|| unit.drain());
+            // It sleeps by now, or not yet.
+            std::thread::yield_now();
+            assert_eq!(runner.step(), Step::Completed);
+        });
+    }
+}
+
 fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut cx = Context::from_waker(&waker);

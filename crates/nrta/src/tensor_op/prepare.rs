@@ -260,7 +260,7 @@ impl<'q> Prepare<'q> {
 
     pub(super) fn hold(&self, tensor: &Tensor) -> Result<Arc<Storage>, ScheduleError> {
         let core = &self.queue.core;
-        core.check_process(self.queue.xu())?;
+        core.check_state(self.queue.xu())?;
         tensor.storage_for(core.runtime(), core.index())
     }
 

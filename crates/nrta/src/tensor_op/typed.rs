@@ -40,7 +40,7 @@ impl TensorOpQueue {
         tensor: &Tensor<T>,
         elements: Vec<T>,
     ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
-        match check_length(tensor, elements.len()) {
+        match self.check_length(tensor, elements.len()) {
             Ok(()) => self.write_elements(tensor, 0, elements),
             Err(reason) => Err(Refused::new(reason, elements)),
         }
@@ -67,7 +67,7 @@ impl TensorOpQueue {
         tensor: &Tensor<T>,
         into: Vec<T>,
     ) -> Result<Pending<Vec<T>>, Refused<Vec<T>>> {
-        match check_length(tensor, into.len()) {
+        match self.check_length(tensor, into.len()) {
             Ok(()) => self.read_elements(tensor, 0, into),
             Err(reason) => Err(Refused::new(reason, into)),
         }
@@ -82,7 +82,7 @@ impl TensorOpQueue {
         from: &Tensor<T>,
         to: &Tensor<T>,
     ) -> Result<Pending<()>, Refused<()>> {
-        same_shape(from.shape(), to.shape())?;
+        self.check_shapes([from.shape()], to.shape())?;
         self.copy(from, 0, to, 0, from.bytes())
     }
 
@@ -95,7 +95,7 @@ impl TensorOpQueue {
         from: &Tensor<T>,
         to: &Tensor<U>,
     ) -> Result<Pending<()>, Refused<()>> {
-        same_shape(from.shape(), to.shape())?;
+        self.check_shapes([from.shape()], to.shape())?;
         self.cast(from, T::DTYPE, to, U::DTYPE, from.elements())
     }
 
@@ -109,9 +109,7 @@ impl TensorOpQueue {
         sources: &[&Tensor<T>],
         to: &Tensor<T>,
     ) -> Result<Pending<()>, Refused<()>> {
-        for source in sources {
-            same_shape(source.shape(), to.shape())?;
-        }
+        self.check_shapes(sources.iter().map(|source| source.shape()), to.shape())?;
         let untyped: Vec<&Tensor> = sources.iter().map(|source| &***source).collect();
         self.compute(op, T::DTYPE, &untyped, to, to.elements())
     }
@@ -125,33 +123,41 @@ impl TensorOpQueue {
         [a, b, c]: [&Tensor<T>; 3],
         to: &Tensor<T>,
     ) -> Result<Pending<()>, Refused<()>> {
-        for factor in [a, b, c] {
-            same_shape(factor.shape(), to.shape())?;
-        }
+        self.check_shapes([a, b, c].map(Tensor::shape), to.shape())?;
         self.fma(T::DTYPE, [a, b, c], to, to.elements())
     }
-}
 
-fn check_length<T: Element>(tensor: &Tensor<T>, given: usize) -> Result<(), ScheduleError> {
-    let (given, expected) = (given as u64, tensor.elements());
-    if given == expected {
-        return Ok(());
+    fn check_length<T: Element>(
+        &self,
+        tensor: &Tensor<T>,
+        given: usize,
+    ) -> Result<(), ScheduleError> {
+        self.core.check_state(self.xu())?;
+        let (given, expected) = (given as u64, tensor.elements());
+        if given == expected {
+            return Ok(());
+        }
+        let shape = tensor.shape().clone();
+        Err(ScheduleError::WrongLength {
+            given,
+            expected,
+            shape,
+        })
     }
-    let shape = tensor.shape().clone();
-    Err(ScheduleError::WrongLength {
-        given,
-        expected,
-        shape,
-    })
-}
 
-fn same_shape(given: &Shape, expected: &Shape) -> Result<(), Refused<()>> {
-    if given == expected {
-        return Ok(());
+    fn check_shapes<'s>(
+        &self,
+        given: impl IntoIterator<Item = &'s Shape>,
+        expected: &Shape,
+    ) -> Result<(), Refused<()>> {
+        let refused = |reason| Refused::new(reason, ());
+        self.core.check_state(self.xu()).map_err(refused)?;
+        match given.into_iter().find(|given| *given != expected) {
+            None => Ok(()),
+            Some(given) => Err(refused(ScheduleError::WrongShape {
+                given: given.clone(),
+                expected: expected.clone(),
+            })),
+        }
     }
-    let (given, expected) = (given.clone(), expected.clone());
-    Err(Refused::new(
-        ScheduleError::WrongShape { given, expected },
-        (),
-    ))
 }

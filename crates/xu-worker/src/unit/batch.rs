@@ -13,7 +13,7 @@
 
 use super::{Accepted, Unit};
 use crate::engine::Stage;
-use crate::funnel::Funnel;
+use crate::funnel::{Funnel, Released};
 use crate::refusal::{Refusal, Refused, RefusedBatch};
 use crate::trace;
 use core::fmt;
@@ -23,8 +23,8 @@ use xu_abi::SeqId;
 /// Requests that are accepted, and that the worker sees when this is dropped, or published: also when the caller panics,
 /// since the device knows them.
 ///
-/// Do not wait for one of them before that. Others may submit meanwhile, and then the worker sees those that came before
-/// theirs sooner.
+/// Do not wait for one of them before that, nor for room when they have filled the unit. Others may submit meanwhile, and then
+/// the worker sees those that came before theirs sooner; when the unit closes, it sees all of them.
 #[must_use = "it is published when it is dropped"]
 pub struct Batch<'a, S: Stage> {
     unit: &'a Unit<S>,
@@ -99,9 +99,9 @@ impl<'a, S: Stage> Batch<'a, S> {
 impl<S: Stage> Drop for Batch<'_, S> {
     fn drop(&mut self) {
         if let Some(last) = self.last {
-            // Without a funnel the unit has gone with all that it had.
-            let _ = self.unit.with_funnel(Funnel::release_all);
-            self.unit.wake(last, self.requests);
+            // Without a funnel the unit has gone with all that it had. None is left where others have released them.
+            let requests = self.unit.with_funnel(Funnel::release_all).unwrap_or(0);
+            self.unit.wake(Released { last, requests });
             trace::accepted(last, self.requests);
         }
         self.unit.tell_if_degraded();
@@ -130,6 +130,7 @@ impl<S: Stage> Unit<S> {
         let before = accepted.len();
         // Not with the lock held.
         accepted.reserve(items.len());
+        let mut released = 0;
         let refusal = self.with_funnel(|funnel, shared| {
             while let Some(item) = items.pop_front() {
                 let (notifier, completion) = funnel.completion();
@@ -141,18 +142,21 @@ impl<S: Stage> Unit<S> {
                             .item
                             .into_iter()
                             .for_each(|item| items.push_front(item));
-                        funnel.release_all(shared);
+                        released = funnel.release_all(shared);
                         return Err((refused.reason, completion));
                     }
                 }
             }
-            funnel.release_all(shared);
+            released = funnel.release_all(shared);
             Ok(())
+        });
+        self.wake(Released {
+            last: self.last_submitted(),
+            requests: released,
         });
         // CAST: fewer than the unit has slots.
         let requests = (accepted.len() - before) as u64;
         if let Some(last) = accepted.last().filter(|_| requests > 0) {
-            self.wake(last.seq, requests);
             trace::accepted(last.seq, requests);
         }
         self.tell_if_degraded();

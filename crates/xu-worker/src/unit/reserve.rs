@@ -101,12 +101,13 @@ impl<H: UnitHandle> Reservation<H> {
     /// [`Refused`] for any other reason than that. The place is given back then.
     pub fn submit(self, item: Item<H>) -> Result<Accepted<Outcome<H>>, Refused<Item<H>>> {
         self.spend(item, |unit, item| {
-            let (seq, completion) = unit.through_funnel(item, |funnel, item, shared| {
+            let (released, completion) = unit.through_funnel(item, |funnel, item, shared| {
                 let (notifier, completion) = funnel.completion();
-                let seq = funnel.submit_reserved(item, Some(notifier), shared)?;
-                Ok((seq, completion))
+                let released = funnel.submit_reserved(item, Some(notifier), shared)?;
+                Ok((released, completion))
             })?;
-            unit.wake(seq, 1);
+            unit.wake(released);
+            let seq = released.last;
             trace::accepted(seq, 1);
             Ok(Accepted { seq, completion })
         })
@@ -118,12 +119,12 @@ impl<H: UnitHandle> Reservation<H> {
     /// As [`Reservation::submit`].
     pub fn post(self, item: Item<H>) -> Result<SeqId, Refused<Item<H>>> {
         self.spend(item, |unit, item| {
-            let seq = unit.through_funnel(item, |funnel, item, shared| {
+            let released = unit.through_funnel(item, |funnel, item, shared| {
                 funnel.submit_reserved(item, None, shared)
             })?;
-            unit.wake(seq, 1);
-            trace::accepted(seq, 1);
-            Ok(seq)
+            unit.wake(released);
+            trace::accepted(released.last, 1);
+            Ok(released.last)
         })
     }
 
