@@ -16,7 +16,7 @@ use crate::environment::Note;
 use crate::error::Error;
 use crate::instance::Instance;
 use crate::pending::Outcome;
-use crate::runtime::{CoreUnits, Opened, REST_LIMIT, Runtime};
+use crate::runtime::{CoreUnits, Opened, REST_LIMIT, Runtime, inherited};
 use crate::settings::{Backend, Choice, NumericalErrors, Settings};
 use crate::spans;
 use crate::tensor_op::{TransferEngine, TransferStage};
@@ -272,6 +272,9 @@ impl Builder {
     }
 
     fn open_all(self) -> Result<Runtime, Error> {
+        if inherited::are_open() {
+            return Err(Error::Forked);
+        }
         self.notes.iter().for_each(Note::tell);
         let mut settings = self.settings()?;
         // Whatever fails from here on, the claim goes with it.

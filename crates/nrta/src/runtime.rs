@@ -60,6 +60,7 @@ pub(crate) struct Opened {
 
 impl Runtime {
     pub(crate) fn of(opened: Opened) -> Self {
+        inherited::opened();
         let inner = Inner {
             number: Inner::next_number(),
             workers: opened.workers,
@@ -261,6 +262,34 @@ pub(crate) struct Inner {
     claim: Mutex<Option<Claim>>,
 }
 
+/// Which runtimes are open, so that a forked child opens none beside those that it has inherited: what they wait with, locks and
+/// the threads that are parked in them, is in its memory, but not alive.
+pub(crate) mod inherited {
+    use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+    /// How many are open.
+    static OPEN: AtomicUsize = AtomicUsize::new(0);
+    /// The process that has opened them.
+    static OPENER: AtomicU32 = AtomicU32::new(0);
+
+    /// Whether some are open that another process has opened.
+    pub(crate) fn are_open() -> bool {
+        // Relaxed: a child has one thread, and sees what its parent's forking thread saw.
+        OPEN.load(Ordering::Relaxed) > 0 && OPENER.load(Ordering::Relaxed) != std::process::id()
+    }
+
+    /// One more is open.
+    pub(super) fn opened() {
+        OPENER.store(std::process::id(), Ordering::Relaxed);
+        OPEN.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One has gone, in the process that has opened it.
+    pub(super) fn gone() {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Inner {
     /// Different for every runtime of the process.
     fn next_number() -> u64 {
@@ -424,6 +453,9 @@ impl Drop for Inner {
         // For a runtime that could not be closed where it was dropped. On a worker's thread it fails: then the thread
         // drops what it serves when it ends.
         let _ = self.close(&self.close_options());
+        if self.is_here() {
+            inherited::gone();
+        }
     }
 }
 

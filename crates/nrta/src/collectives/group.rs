@@ -13,6 +13,9 @@ use xu_device::collectives::{Communicator, Rank, WARN_AFTER_NS};
 /// A replica group: cores of one runtime, of which the first is rank 0. Clones are handles to the same group.
 ///
 /// When the last handle has gone and nothing is scheduled any more, its ranks have left.
+///
+/// Give every core the collectives of all groups in the same order. A queue is in order, so two cores that have two collectives
+/// in opposite orders wait for each other for ever, and closing waits with them.
 #[derive(Clone, Debug)]
 pub struct Group {
     members: Arc<Members>,
