@@ -75,7 +75,7 @@
 //! | [`events`] | eventfds that are signalled |
 //! | [`completions`] | a queue's progress as a stream |
 //! | [`wait`] | wait for a sequence, and all before it |
-//! | `tokio` | completions in tokio's reactor (feature `tokio`) |
+//! | `reactor` | completions in tokio's reactor (feature `tokio`) |
 //! | [`watch`] | be told when a queue closes or degrades |
 //! | [`tensor`], [`shape`] | memory of a core, with and without a type |
 //! | [`model`], [`bindings`] | a loaded model, and the tensors that it runs on |
@@ -113,6 +113,8 @@ pub mod model;
 pub mod payload;
 pub mod pending;
 mod queue;
+#[cfg(feature = "tokio")]
+pub mod reactor;
 pub mod request;
 pub mod reserve;
 pub mod runtime;
@@ -121,8 +123,6 @@ pub mod shape;
 pub mod spans;
 pub mod tensor;
 pub mod tensor_op;
-#[cfg(feature = "tokio")]
-pub mod tokio;
 pub mod wait;
 pub mod watch;
 
