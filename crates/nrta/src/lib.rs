@@ -165,10 +165,10 @@ pub use xu_abi::metric::CoreCounter;
 pub use xu_abi::{SeqId, Status, TpbIndex, XuId, XuType};
 pub use xu_device::collectives::Collective;
 pub use xu_device::elementwise::{Dtype, ReduceOp};
-pub use xu_device::metrics::Snapshot;
+pub use xu_device::metrics::Snapshot as Counters;
 pub use xu_device::stage::SkipConfig;
 pub use xu_device::{Device, DeviceError, MemoryUse};
-pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
+pub use xu_model::{LoadError, Model, ModelError, TensorSpec, ValueType};
 pub use xu_ring::queue::NeverIssued;
 pub use xu_worker::{
     AskError, Cause, CloseError, CompletionEvent, Health, InFlight, Latencies, NotAnEventFd,
