@@ -77,6 +77,7 @@
 //! | [`wait`] | wait for a sequence, and all before it |
 //! | `reactor` | completions in tokio's reactor (feature `tokio`) |
 //! | [`watch`] | be told when a queue closes or degrades |
+//! | [`blocking`] | the streams of both for a thread |
 //! | [`tensor`], [`shape`] | memory of a core, with and without a type |
 //! | [`model`], [`bindings`] | a loaded model, and the tensors that it runs on |
 //! | [`simulated`] | faults of the simulated machine, on purpose |
@@ -93,6 +94,7 @@ pub mod after;
 pub mod any_queue;
 pub mod batch;
 pub mod bindings;
+pub mod blocking;
 pub mod builder;
 pub mod claims;
 pub mod collectives;
@@ -136,6 +138,7 @@ pub use after::{Chain, ChainError};
 pub use any_queue::AnyQueue;
 pub use batch::Batch;
 pub use bindings::Bindings;
+pub use blocking::Blocking;
 pub use builder::Builder;
 pub use claims::Busy;
 pub use collectives::{CollectivesQueue, Group, Prepared};
