@@ -80,7 +80,8 @@
 //! | [`blocking`] | the streams of both for a thread |
 //! | [`tensor`], [`shape`] | memory of a core, with and without a type |
 //! | [`model`], [`bindings`] | a loaded model, and the tensors that it runs on |
-//! | [`simulated`] | faults of the simulated machine, on purpose |
+//! | [`simulated`] | the simulated machine, and its faults on purpose |
+//! | [`device`] | a device, and what its errors name |
 //! | [`spans`] | events for `tracing` |
 //! | `exporter` | counters and gauges for the `metrics` facade (feature `metrics`) |
 //! | [`error`], [`failure`] | what can go wrong, and what to do about it |
@@ -128,10 +129,22 @@ pub mod tensor_op;
 pub mod wait;
 pub mod watch;
 
-/// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`).
+/// A device as this crate uses it: what [`Device`], [`DeviceError`] and [`InvalidOperation`] are made of.
+pub mod device {
+    pub use xu_device::region::OutOfRange;
+    pub use xu_device::{
+        Clock, Device, DeviceAddr, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, SemIndex,
+        Shape,
+    };
+}
+
+/// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`); and the machine itself, for whoever
+/// brings one of their own, such as one in virtual time, to [`Builder::device`].
 pub mod simulated {
     pub use xu_abi::Engine;
-    pub use xu_device::simulated::{Fault, FaultPlan, Injection, Mark, Rule, When};
+    pub use xu_device::simulated::{
+        Costs, Fault, FaultPlan, Injection, Machine, MachineConfig, Mark, Rule, Time, When,
+    };
 }
 
 pub use after::{Chain, ChainError};
@@ -165,15 +178,17 @@ pub use wait::{WaitError, WaitFor};
 pub use watch::{HealthChange, HealthWatch};
 
 pub use xu_abi::metric::CoreCounter;
-pub use xu_abi::{SeqId, Status, TpbIndex, XuId, XuType};
-pub use xu_device::collectives::Collective;
-pub use xu_device::elementwise::{Dtype, ReduceOp};
-pub use xu_device::metrics::Snapshot as Counters;
+pub use xu_abi::{Cursor, OutOfRange, SeqId, Status, TpbIndex, XuId, XuType};
+pub use xu_device::collectives::{Collective, PlanError, UnknownCollective};
+pub use xu_device::elementwise::{Dtype, ReduceOp, UnknownDtype, UnknownReduceOp};
+pub use xu_device::metrics::{NoSuchCore, Snapshot as Counters};
 pub use xu_device::stage::SkipConfig;
+pub use xu_device::tensor_op::InvalidOperation;
 pub use xu_device::{Device, DeviceError, MemoryUse};
 pub use xu_model::{LoadError, Model, ModelError, TensorSpec, ValueType};
 pub use xu_ring::queue::NeverIssued;
 pub use xu_worker::{
-    AskError, Cause, CloseError, CompletionEvent, Health, InFlight, Latencies, NotAnEventFd,
-    PollPolicy, QueueSnapshot, Refusal, Registered, Report, Skip, UnitError,
+    AppEvent, AskError, Cause, CloseError, CompletionEvent, EventId, Health, InFlight, Latencies,
+    NotAnEventFd, NotDelivered, PollPolicy, QueueSnapshot, Refusal, Registered, Report, Skip,
+    UnitError, WorkerError,
 };

@@ -20,6 +20,9 @@ use xu_device::program::Program;
 use xu_model::{Model, TensorSpec, ValueType};
 use xu_worker::here_only::HereOnly;
 
+/// What a [`Model`] consists of.
+pub use xu_model::{Layer, Op, Value, ValueId, Weight, WeightId};
+
 /// One program for each physical core.
 pub(crate) type Programs = Arc<[Arc<Program>]>;
 
