@@ -22,7 +22,7 @@
 //! once by the worker, a chunk at a time, between itself and a bounce buffer that the device reaches. A [`HostBuffer`] is
 //! memory that the device reaches: the transfer copies nothing, and the only copy is the caller's, who fills or reads it.
 //!
-//! Inside, all of them are one type, [`Payload`], so that a queue holds requests of every kind and allocates for none.
+//! Inside, all of them are one type, `Payload`, so that a queue holds requests of every kind and allocates for none.
 
 use crate::host_buffer::{HostBuffer, HostMemory};
 use crate::pending::Returned;

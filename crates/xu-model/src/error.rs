@@ -407,7 +407,7 @@ pub enum ModelError {
     },
     /// A weight is not made of 32-bit floats.
     #[error("layer {layer} ({op}) uses the weight {weight:?} of type {found}, expected F32")]
-    WeightDType {
+    WeightValueType {
         /// Index of the layer, from 0.
         layer: usize,
         /// Its operation.

@@ -267,7 +267,7 @@ impl<'f, 'w> Scope<'f, 'w> {
         let weight = name.to_owned();
         if tensor.dtype() != Dtype::F32 {
             let found = tensor.dtype().to_string();
-            return Err(ModelError::WeightDType {
+            return Err(ModelError::WeightValueType {
                 layer,
                 op,
                 weight,

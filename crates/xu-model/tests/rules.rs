@@ -397,7 +397,7 @@ fn weights_are_floats_with_elements() {
     let half = r#","b":{"dtype":"BF16","shape":[3],"data_offsets":[48,54]}"#;
     refused!(
         parse_weights(&header(half), &[0; 54]),
-        ModelError::WeightDType { layer: 2, ref found, .. } if found == "BF16"
+        ModelError::WeightValueType { layer: 2, ref found, .. } if found == "BF16"
     );
     let empty = r#","b":{"dtype":"F32","shape":[0],"data_offsets":[48,48]}"#;
     refused!(
