@@ -37,7 +37,7 @@ pub use half::{bf16, f16};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no memory of bytes that a request can own and write to a tensor",
     label = "not owned bytes",
-    note = "bytes are `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `[u8; N]`, `&'static [u8]`; with the feature `bytes` also `Bytes` and `BytesMut`",
+    note = "bytes are `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `[u8; N]`, `&'static [u8]`, `&'static [u8; N]`; with the feature `bytes` also `Bytes` and `BytesMut`",
     note = "numbers go through `write_elements`, or `write_all` with a typed tensor",
     note = "what is borrowed has to be owned: `.to_vec()`"
 )]
