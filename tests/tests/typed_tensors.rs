@@ -4,7 +4,10 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use nrta::{Dtype, Error, ReduceOp, Runtime, ScheduleError, Shape, Status, Tensor, bf16, f16};
+use nrta::{
+    Collective, Dtype, Error, ReduceOp, Runtime, ScheduleError, Shape, Status, Tensor, bf16, f16,
+};
+use std::sync::Arc;
 
 fn runtime() -> Runtime {
     Runtime::builder().open().unwrap()
@@ -136,6 +139,149 @@ fn typed_requests_do_what_the_untyped_ones_do() {
         moves.read_all(&b).unwrap().wait().unwrap(),
         [1.0, 2.0, 3.0, 4.0]
     );
+}
+
+#[test]
+fn a_typed_tensor_takes_every_memory_of_its_elements_and_gives_it_back() {
+    static CONSTANT: [u16; 3] = [10, 11, 12];
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let moves = core.tensor_op(0).unwrap();
+    let tensor = core.tensor::<u16>(&[3]).unwrap();
+    let contents = || moves.read_all(&tensor).unwrap().wait().unwrap();
+
+    let boxed: Box<[u16]> = Box::new([1, 2, 3]);
+    let boxed = moves.write_all(&tensor, boxed).unwrap().wait().unwrap();
+    assert_eq!((contents(), &*boxed), (vec![1, 2, 3], &[1, 2, 3][..]));
+    let shared: Arc<[u16]> = Arc::from([4, 5, 6]);
+    let back = moves.write_all(&tensor, Arc::clone(&shared)).unwrap();
+    assert!(Arc::ptr_eq(&back.wait().unwrap(), &shared));
+    assert_eq!(contents(), [4, 5, 6]);
+    let array = moves.write_all(&tensor, [7, 8, 9]).unwrap().wait().unwrap();
+    assert_eq!((contents(), array), (vec![7, 8, 9], [7, 8, 9]));
+    let constant = moves.write_all(&tensor, &CONSTANT).unwrap().wait().unwrap();
+    assert!(core::ptr::eq(constant, &raw const CONSTANT));
+    let slice: &'static [u16] = &CONSTANT;
+    moves.write_all(&tensor, slice).unwrap().wait().unwrap();
+    assert_eq!(contents(), [10, 11, 12]);
+
+    let into = moves.read_all_into(&tensor, [0; 3]).unwrap();
+    assert_eq!(into.wait().unwrap(), [10, 11, 12]);
+    let into: Box<[u16]> = Box::new([0; 3]);
+    let into = moves.read_all_into(&tensor, into).unwrap().wait().unwrap();
+    assert_eq!(*into, [10, 11, 12]);
+    // What does not fit comes back, too.
+    assert_eq!(
+        moves.write_all(&tensor, [1; 4]).unwrap_err().args,
+        Some([1; 4])
+    );
+    assert_eq!(
+        moves.read_all_into(&tensor, [2; 2]).unwrap_err().args,
+        Some([2; 2])
+    );
+}
+
+#[test]
+fn bytes_are_taken_from_arrays_and_literals() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4).unwrap());
+    moves.write(&tensor, 0, b"text").unwrap().detach();
+    let back = moves.read(&tensor, 0, [0; 4]).unwrap().wait().unwrap();
+    assert_eq!(back, *b"text");
+    moves.write(&tensor, 1, [0; 2]).unwrap().detach();
+    let back = moves.read(&tensor, 0, [9; 3]).unwrap().wait().unwrap();
+    assert_eq!(back, [b't', 0, 0]);
+}
+
+#[test]
+fn typed_requests_can_be_prepared_and_are_checked_then() {
+    let runtime = runtime();
+    let core = runtime.core(0).unwrap();
+    let moves = core.tensor_op(0).unwrap();
+    let [a, b, flat] = [&[2, 2][..], &[2, 2], &[4]].map(|shape| core.tensor::<f32>(shape).unwrap());
+    let half = core.tensor::<f16>(&[2, 2]).unwrap();
+    let prepare = moves.prepare();
+    let refused = prepare.write_all(&a, [1.0; 5]).unwrap_err();
+    assert_eq!(refused.args, Some([1.0; 5]));
+    for refused in [
+        prepare.copy_all(&a, &flat).unwrap_err(),
+        prepare.fma_all([&a, &flat, &a], &b).unwrap_err(),
+    ] {
+        assert!(matches!(refused.reason, ScheduleError::WrongShape { .. }));
+    }
+
+    let write = prepare.write_all(&a, [1.0, 2.0, 3.0, 4.0]).unwrap();
+    let silent = [
+        prepare.copy_all(&a, &b).unwrap(),
+        prepare.compute_all(ReduceOp::Add, &[&a, &b], &b).unwrap(),
+        prepare.fma_all([&a, &b, &a], &b).unwrap(),
+        prepare.cast_all(&b, &half).unwrap(),
+    ];
+    let all = prepare.read_all(&half).unwrap();
+    let into = prepare.read_all_into(&b, [0.0; 4]).unwrap();
+    assert_eq!(moves.last_issued().cursor().get(), 0);
+    moves.schedule(write).unwrap().detach();
+    for request in silent {
+        moves.schedule(request).unwrap().detach();
+    }
+    let expected = [3.0, 10.0, 21.0, 36.0];
+    let all = moves.schedule(all).unwrap().wait().unwrap();
+    assert_eq!(all, expected.map(f16::from_f32));
+    assert_eq!(moves.schedule(into).unwrap().wait().unwrap(), expected);
+}
+
+#[test]
+fn ranks_work_together_on_typed_tensors_of_half_precision() {
+    let runtime = Runtime::builder().cores(2).open().unwrap();
+    let group = runtime.group(&[0, 1]).unwrap();
+    let halves = |values: [f32; 2]| values.map(f16::from_f32);
+    let mut parts = Vec::new();
+    let mut results = Vec::new();
+    for rank in 0..2 {
+        let core = runtime.core(rank).unwrap();
+        let (moves, queue) = (core.tensor_op(0).unwrap(), core.collectives());
+        let tensor = |shape: &[u64]| core.tensor::<f16>(shape).unwrap();
+        let (input, sum, all, share) = (tensor(&[2]), tensor(&[2]), tensor(&[2, 2]), tensor(&[1]));
+        let values = halves([0.5 + rank as f32, -2.0]);
+        moves.write_all(&input, values).unwrap().wait().unwrap();
+
+        let refused = queue.all_reduce_of(&group, ReduceOp::Add, &input, &tensor(&[2, 1]));
+        let reason = refused.unwrap_err().reason;
+        assert!(
+            matches!(reason, ScheduleError::WrongShape { .. }),
+            "{reason:?}"
+        );
+        let refused = queue.all_gather_of(&group, &input, &sum).unwrap_err();
+        assert!(
+            matches!(refused.reason, ScheduleError::Collective(_)),
+            "{refused:?}"
+        );
+
+        parts.push(
+            queue
+                .all_reduce_of(&group, ReduceOp::Add, &input, &sum)
+                .unwrap(),
+        );
+        parts.push(queue.all_gather_of(&group, &input, &all).unwrap());
+        let scatter = queue.reduce_scatter_of(&group, ReduceOp::Max, &input, &share);
+        parts.push(scatter.unwrap());
+        let in_place = Collective::AllReduce(ReduceOp::Min);
+        let in_place = queue.prepare_of(&group, in_place, &[&input], &[&input]);
+        parts.push(queue.schedule(in_place.unwrap()).unwrap());
+        results.push((moves, [sum, all, share, input]));
+    }
+    for part in parts {
+        part.wait().unwrap();
+    }
+    for (rank, (moves, tensors)) in results.into_iter().enumerate() {
+        let [sum, all, share, smallest] =
+            tensors.map(|tensor| moves.read_all(&tensor).unwrap().wait().unwrap());
+        assert_eq!(sum, halves([2.0, -4.0]));
+        assert_eq!(all, [halves([0.5, -2.0]), halves([1.5, -2.0])].concat());
+        assert_eq!(share, [halves([1.5, -2.0])[rank]]);
+        assert_eq!(smallest, halves([0.5, -2.0]));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Formats: `examples/digits/README.md`.
 
-use nrta::DType;
+use nrta::ValueType;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read};
@@ -92,7 +92,7 @@ impl Dataset {
         let [input] = model.inputs() else {
             return Err(format!("model {} does not take one input", model.name()));
         };
-        if input.dtype() != DType::U8 || input.bytes_per_sample() != self.image_bytes {
+        if input.dtype() != ValueType::U8 || input.bytes_per_sample() != self.image_bytes {
             return Err(format!(
                 "input {} of model {} does not take images of {} bytes",
                 input.name(),
@@ -103,7 +103,7 @@ impl Dataset {
         model
             .outputs()
             .iter()
-            .position(|output| output.dtype() == DType::U32 && output.bytes_per_sample() == 4)
+            .position(|output| output.dtype() == ValueType::U32 && output.bytes_per_sample() == 4)
             .ok_or_else(|| format!("model {} gives no label (one u32 per image)", model.name()))
     }
 }

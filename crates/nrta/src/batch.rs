@@ -39,7 +39,7 @@
 use crate::error::Refused;
 use crate::pending::{Outcome, Pending, Returned};
 use crate::request::{Home, Item, RefusedBatch, Request};
-use crate::reserve::Kind;
+use crate::reserve::QueueKind;
 use core::fmt;
 use std::collections::VecDeque;
 use xu_abi::SeqId;
@@ -57,13 +57,13 @@ use xu_worker::{Refusal, Stage};
     private_bounds,
     reason = "what a queue is made of is nobody's business"
 )]
-pub struct Batch<'q, Q: Kind> {
+pub struct Batch<'q, Q: QueueKind> {
     queue: &'q Q,
     inner: xu_worker::Batch<'q, Q::Stage>,
 }
 
 #[expect(private_bounds, reason = "as for the type")]
-impl<'q, Q: Kind> Batch<'q, Q> {
+impl<'q, Q: QueueKind> Batch<'q, Q> {
     pub(crate) fn new(queue: &'q Q) -> Self {
         Self {
             queue,
@@ -106,7 +106,7 @@ impl<'q, Q: Kind> Batch<'q, Q> {
 }
 
 /// Counts a refusal of a full queue.
-pub(crate) fn counted<Q: Kind, R, A>(
+pub(crate) fn counted<Q: QueueKind, R, A>(
     queue: &Q,
     scheduled: Result<R, Refused<A>>,
 ) -> Result<R, Refused<A>> {
@@ -124,7 +124,7 @@ pub(crate) fn schedule_all<Q, T>(
     requests: Vec<Request<T>>,
 ) -> Result<Vec<Pending<T>>, RefusedBatch<T>>
 where
-    Q: Kind,
+    Q: QueueKind,
     T: Returned,
     Q::Stage: Stage<Item = Item<T>, Outcome = Outcome<T::Raw>>,
 {
@@ -157,7 +157,7 @@ where
     })
 }
 
-impl<Q: Kind> fmt::Debug for Batch<'_, Q> {
+impl<Q: QueueKind> fmt::Debug for Batch<'_, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }

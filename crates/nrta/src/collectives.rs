@@ -5,7 +5,7 @@
 //! Spec: `c-api.md` section 6.3.
 //!
 //! ```
-//! use nrta::{Dtype, ReduceOp, Runtime};
+//! use nrta::{ReduceOp, Runtime, f16};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let runtime = Runtime::builder().cores(2).open()?;
@@ -14,10 +14,10 @@
 //! let mut sums = Vec::new();
 //! for rank in 0..2 {
 //!     let core = runtime.core(rank)?;
-//!     let (input, sum) = (core.allocate(8)?, core.allocate(8)?);
+//!     let (input, sum) = (core.tensor::<f16>(&[2])?, core.tensor::<f16>(&[2])?);
 //!     let moves = core.tensor_op(0)?;
-//!     moves.write_elements(&input, 0, vec![rank as f32, 1.0])?.wait()?;
-//!     let part = core.collectives().all_reduce(&group, ReduceOp::Add, Dtype::Float32, &input, &sum)?;
+//!     moves.write_all(&input, [rank as f32, 1.0].map(f16::from_f32))?.wait()?;
+//!     let part = core.collectives().all_reduce_of(&group, ReduceOp::Add, &input, &sum)?;
 //!     pending.push(part);
 //!     sums.push((moves, sum));
 //! }
@@ -25,7 +25,7 @@
 //!     part.wait()?;
 //! }
 //! for (moves, sum) in sums {
-//!     assert_eq!(moves.read_elements(&sum, 0, vec![0.0f32; 2])?.wait()?, [1.0, 2.0]);
+//!     assert_eq!(moves.read_all(&sum)?.wait()?, [1.0, 2.0].map(f16::from_f32));
 //! }
 //! # Ok(())
 //! # }
@@ -33,6 +33,7 @@
 
 mod engine;
 mod group;
+mod typed;
 
 pub(crate) use engine::{CollectivesEngine, CollectivesStage, Part};
 pub use group::Group;
@@ -216,7 +217,14 @@ impl CollectivesQueue {
         input: &Tensor,
         output: &Tensor,
     ) -> Result<Pending<()>, Refused<()>> {
-        let prepared = self.prepare(group, collective, dtype, &[input], &[output]);
+        self.schedule_prepared(self.prepare(group, collective, dtype, &[input], &[output]))
+    }
+
+    /// Schedules what was prepared, and forgets it where that is refused.
+    fn schedule_prepared(
+        &self,
+        prepared: Result<Prepared, ScheduleError>,
+    ) -> Result<Pending<()>, Refused<()>> {
         let prepared = prepared.map_err(|reason| Refused::new(reason, ()))?;
         self.schedule(prepared).map_err(|refused| Refused {
             reason: refused.reason,

@@ -3,16 +3,14 @@
 //! Made by `completions` of every queue, for any executor: no thread, no polling, one waker. Spec: `c-api.md` sections 5.3
 //! and 6.4.
 
+use crate::blocking::Blocking;
 use crate::lane::Lane;
 use core::fmt;
 use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use futures_core::Stream;
-use std::sync::Arc;
-use std::task::Wake;
-use std::thread::{self, Thread};
 use xu_abi::{Cursor, SeqId};
-use xu_worker::{Follower, is_worker_thread};
+use xu_worker::Follower;
 
 /// The completions of one queue, from the moment when this was made.
 ///
@@ -65,8 +63,8 @@ impl Completions {
     /// The same for a thread: an iterator that blocks until there is a later completion.
     ///
     /// On a thread of the runtime, where a waker may run, it would wait for itself: there it ends when it would block.
-    pub fn blocking(self) -> BlockingCompletions {
-        BlockingCompletions(self)
+    pub fn blocking(self) -> Blocking<Self> {
+        Blocking(self)
     }
 }
 
@@ -99,36 +97,5 @@ impl fmt::Debug for Completions {
             .field("xu", &self.lane.any_unit().xu())
             .field("after", &self.after)
             .finish_non_exhaustive()
-    }
-}
-
-/// [`Completions`] for a thread. Made by [`Completions::blocking`].
-#[derive(Debug)]
-#[must_use = "an iterator does nothing until it is asked"]
-pub struct BlockingCompletions(Completions);
-
-impl Iterator for BlockingCompletions {
-    type Item = SeqId;
-
-    fn next(&mut self) -> Option<SeqId> {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut cx = Context::from_waker(&waker);
-        loop {
-            match Pin::new(&mut self.0).poll_next(&mut cx) {
-                Poll::Ready(item) => return item,
-                Poll::Pending if is_worker_thread() => return None,
-                // The waker unparks; other reasons to wake up cost one look.
-                Poll::Pending => thread::park(),
-            }
-        }
-    }
-}
-
-/// Wakes the thread that waits.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }

@@ -38,7 +38,8 @@ use xu_device::region::{OutOfRange, Region};
 use xu_device::{Device, DeviceError, Place};
 use xu_worker::here_only::HereOnly;
 
-/// Host memory that the device reaches. Contents are undefined until written.
+/// Host memory that the device reaches. Contents are undefined until written: they may be what an earlier user of the same
+/// runtime left there, so fill what must not be seen, before or after.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

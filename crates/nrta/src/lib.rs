@@ -75,11 +75,13 @@
 //! | [`events`] | eventfds that are signalled |
 //! | [`completions`] | a queue's progress as a stream |
 //! | [`wait`] | wait for a sequence, and all before it |
-//! | `tokio` | completions in tokio's reactor (feature `tokio`) |
+//! | `reactor` | completions in tokio's reactor (feature `tokio`) |
 //! | [`watch`] | be told when a queue closes or degrades |
+//! | [`blocking`] | the streams of both for a thread |
 //! | [`tensor`], [`shape`] | memory of a core, with and without a type |
 //! | [`model`], [`bindings`] | a loaded model, and the tensors that it runs on |
-//! | [`simulated`] | faults of the simulated machine, on purpose |
+//! | [`simulated`] | the simulated machine, and its faults on purpose |
+//! | [`device`] | a device, and what its errors name |
 //! | [`spans`] | events for `tracing` |
 //! | `exporter` | counters and gauges for the `metrics` facade (feature `metrics`) |
 //! | [`error`], [`failure`] | what can go wrong, and what to do about it |
@@ -93,6 +95,7 @@ pub mod after;
 pub mod any_queue;
 pub mod batch;
 pub mod bindings;
+pub mod blocking;
 pub mod builder;
 pub mod claims;
 pub mod collectives;
@@ -113,6 +116,8 @@ pub mod model;
 pub mod payload;
 pub mod pending;
 mod queue;
+#[cfg(feature = "tokio")]
+pub mod reactor;
 pub mod request;
 pub mod reserve;
 pub mod runtime;
@@ -121,21 +126,32 @@ pub mod shape;
 pub mod spans;
 pub mod tensor;
 pub mod tensor_op;
-#[cfg(feature = "tokio")]
-pub mod tokio;
 pub mod wait;
 pub mod watch;
 
-/// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`).
+/// A device as this crate uses it: what [`Device`], [`DeviceError`] and [`InvalidOperation`] are made of.
+pub mod device {
+    pub use xu_device::region::OutOfRange;
+    pub use xu_device::{
+        Clock, Device, DeviceAddr, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, SemIndex,
+        Shape,
+    };
+}
+
+/// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`); and the machine itself, for whoever
+/// brings one of their own, such as one in virtual time, to [`Builder::device`].
 pub mod simulated {
     pub use xu_abi::Engine;
-    pub use xu_device::simulated::{Fault, FaultPlan, Injection, Mark, Rule, When};
+    pub use xu_device::simulated::{
+        Costs, Fault, FaultPlan, Injection, Machine, MachineConfig, Mark, Rule, Time, When,
+    };
 }
 
 pub use after::{Chain, ChainError};
 pub use any_queue::AnyQueue;
 pub use batch::Batch;
 pub use bindings::Bindings;
+pub use blocking::Blocking;
 pub use builder::Builder;
 pub use claims::Busy;
 pub use collectives::{CollectivesQueue, Group, Prepared};
@@ -162,15 +178,17 @@ pub use wait::{WaitError, WaitFor};
 pub use watch::{HealthChange, HealthWatch};
 
 pub use xu_abi::metric::CoreCounter;
-pub use xu_abi::{SeqId, Status, TpbIndex, XuId, XuType};
-pub use xu_device::collectives::Collective;
-pub use xu_device::elementwise::{Dtype, ReduceOp};
-pub use xu_device::metrics::Snapshot;
+pub use xu_abi::{Cursor, OutOfRange, SeqId, Status, TpbIndex, XuId, XuType};
+pub use xu_device::collectives::{Collective, PlanError, UnknownCollective};
+pub use xu_device::elementwise::{Dtype, ReduceOp, UnknownDtype, UnknownReduceOp};
+pub use xu_device::metrics::{NoSuchCore, Snapshot as Counters};
 pub use xu_device::stage::SkipConfig;
+pub use xu_device::tensor_op::InvalidOperation;
 pub use xu_device::{Device, DeviceError, MemoryUse};
-pub use xu_model::{DType, LoadError, Model, ModelError, TensorSpec};
+pub use xu_model::{LoadError, Model, ModelError, TensorSpec, ValueType};
 pub use xu_ring::queue::NeverIssued;
 pub use xu_worker::{
-    AskError, Cause, CloseError, CompletionEvent, Health, InFlight, Latencies, NotAnEventFd,
-    PollPolicy, QueueSnapshot, Refusal, Registered, Report, Skip, UnitError,
+    AppEvent, AskError, Cause, CloseError, CompletionEvent, EventId, Health, InFlight, Latencies,
+    NotAnEventFd, NotDelivered, PollPolicy, QueueSnapshot, Refusal, Registered, Report, Skip,
+    UnitError, WorkerError,
 };

@@ -13,7 +13,7 @@ use crate::tensor::{Tensor, bytes_of};
 use crate::tensor_op::{TensorOpQueue, TransferStage};
 use core::fmt;
 use std::sync::Arc;
-use xu_abi::{XuId, XuType};
+use xu_abi::{TpbIndex, XuId, XuType};
 use xu_device::memory::DeviceMemory;
 use xu_device::program::BLOCK_ALIGN;
 use xu_device::{MemoryUse, Place};
@@ -37,6 +37,24 @@ impl Core {
     #[must_use]
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Its physical cores, one or two, as the device counts them. Its tensors lie in the memory of the first.
+    ///
+    /// ```
+    /// use nrta::{CoreCounter, Runtime};
+    ///
+    /// let runtime = Runtime::builder().open()?;
+    /// let core = runtime.core(0)?;
+    /// let counters = runtime.counters();
+    /// for physical in core.physical_cores() {
+    ///     assert_eq!(counters.counter(*physical, CoreCounter::INFER_COMPLETED)?, 0);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn physical_cores(&self) -> &[TpbIndex] {
+        self.runtime.tpbs(self.index)
     }
 
     /// Its compute queue.
@@ -84,6 +102,21 @@ impl Core {
     }
 
     /// Allocates a tensor of elements of a type. Its contents are undefined.
+    ///
+    /// Give it a name before it is passed where an untyped one is wanted: in `f(&core.tensor::<f16>(&[3])?)` the compiler takes
+    /// what `?` gives to be the untyped one already, and does not dereference.
+    ///
+    /// ```
+    /// # let runtime = nrta::Runtime::builder().open()?;
+    /// # let core = runtime.core(0)?;
+    /// fn bytes_of(tensor: &nrta::Tensor) -> u64 {
+    ///     tensor.bytes()
+    /// }
+    ///
+    /// let tensor = core.tensor::<nrta::f16>(&[3])?;
+    /// assert_eq!(bytes_of(&tensor), 6);
+    /// # Ok::<(), nrta::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Shape`]; as [`Core::allocate`].

@@ -17,8 +17,11 @@ use std::sync::Arc;
 use xu_abi::SeqId;
 use xu_device::elementwise::Dtype;
 use xu_device::program::Program;
-use xu_model::{DType, Model, TensorSpec};
+use xu_model::{Model, TensorSpec, ValueType};
 use xu_worker::here_only::HereOnly;
+
+/// What a [`Model`] consists of.
+pub use xu_model::{Layer, Op, Value, ValueId, Weight, WeightId};
 
 /// One program for each physical core.
 pub(crate) type Programs = Arc<[Arc<Program>]>;
@@ -395,11 +398,11 @@ impl Drop for Shared {
 }
 
 /// A type of a model's manifest, as the device names it.
-fn on_device(dtype: DType) -> Dtype {
+fn on_device(dtype: ValueType) -> Dtype {
     match dtype {
-        DType::U8 => Dtype::Uint8,
-        DType::U32 => Dtype::Uint32,
-        DType::F32 => Dtype::Float32,
+        ValueType::U8 => Dtype::Uint8,
+        ValueType::U32 => Dtype::Uint32,
+        ValueType::F32 => Dtype::Float32,
     }
 }
 

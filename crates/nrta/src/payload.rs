@@ -1,7 +1,7 @@
 //! Host memory of a request: it goes in with the request and comes back with the outcome.
 //!
 //! Used by the tensor-op queues. A request owns its memory while the worker may touch it, so the caller gives it away and
-//! gets the very same back: nothing is copied when a request is scheduled or taken, and nothing is allocated.
+//! gets the very same back: nothing is copied when a request is scheduled or taken, and nothing is allocated, except for arrays.
 //!
 //! | memory | can be written from | can be read into | by |
 //! |---|---|---|---|
@@ -9,7 +9,9 @@
 //! | `Arc<[u8]>`, `&'static [u8]` | yes | no: others may look at it | `write` |
 //! | `bytes::Bytes` (feature `bytes`) | yes | no, likewise | `write` |
 //! | `bytes::BytesMut` (feature `bytes`) | yes | yes, as many bytes as it is long | `write`, `read` |
-//! | the first two rows, of any [`Element`] | as there | as there | `write_elements`, `read_elements` |
+//! | `[u8; N]`: is boxed and comes back from its box | yes | yes | `write`, `read` |
+//! | `&'static [u8; N]`, such as `b"text"` | yes | no, likewise | `write` |
+//! | the rows without `bytes`, of any [`Element`] | as there | as there | `write_elements`, `read_elements`, `write_all`, `read_all_into` |
 //! | [`HostBuffer`] | yes | yes | `write_from`, `read_into` |
 //!
 //! Bytes and numbers have methods of their own, so that `vec![0; 64]` means 64 bytes where bytes are meant.
@@ -20,7 +22,7 @@
 //! once by the worker, a chunk at a time, between itself and a bounce buffer that the device reaches. A [`HostBuffer`] is
 //! memory that the device reaches: the transfer copies nothing, and the only copy is the caller's, who fills or reads it.
 //!
-//! Inside, all of them are one type, [`Payload`], so that a queue holds requests of every kind and allocates for none.
+//! Inside, all of them are one type, `Payload`, so that a queue holds requests of every kind and allocates for none.
 
 use crate::host_buffer::{HostBuffer, HostMemory};
 use crate::pending::Returned;
@@ -30,14 +32,29 @@ use zerocopy::IntoBytes;
 
 pub use half::{bf16, f16};
 
-/// Bytes that can be written to a tensor. Sealed: `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `&'static [u8]`; with the feature
-/// `bytes` also `bytes::Bytes` and `bytes::BytesMut`.
+/// Bytes that can be written to a tensor. Sealed: `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `&'static [u8]`, arrays; with the
+/// feature `bytes` also `bytes::Bytes` and `bytes::BytesMut`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no memory of bytes that a request can own and write to a tensor",
+    label = "not owned bytes",
+    note = "bytes are `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `[u8; N]`, `&'static [u8]`, `&'static [u8; N]`; with the feature `bytes` also `Bytes` and `BytesMut`",
+    note = "numbers go through `write_elements`, or `write_all` with a typed tensor",
+    note = "what is borrowed has to be owned: `.to_vec()`"
+)]
 pub trait Source: sealed::Memory {}
 
-/// Bytes that a tensor can be read into. Sealed: `Vec<u8>`, `Box<[u8]>`; with the feature `bytes` also `bytes::BytesMut`.
+/// Bytes that a tensor can be read into. Sealed: `Vec<u8>`, `Box<[u8]>`, arrays; with the feature `bytes` also
+/// `bytes::BytesMut`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no memory of bytes that a request can own and read a tensor into",
+    label = "not owned bytes that can be changed",
+    note = "bytes are `Vec<u8>`, `Box<[u8]>`, `[u8; N]`; with the feature `bytes` also `BytesMut`",
+    note = "numbers go through `read_elements`, or `read_all` and `read_all_into` with a typed tensor"
+)]
 pub trait Target: Source {}
 
-/// Numbers that can be written to a tensor. Sealed: `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `&'static [T]` of an [`Element`].
+/// Numbers that can be written to a tensor. Sealed: `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `&'static [T]`, arrays of an
+/// [`Element`].
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -54,12 +71,23 @@ pub trait Target: Source {}
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no memory of numbers that a request can own and write to a tensor",
+    label = "not owned numbers",
+    note = "numbers are `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `[T; N]`, `&'static [T]` of an `Element`",
+    note = "bytes of other memory go through `write`; what is borrowed has to be owned: `.to_vec()`"
+)]
 pub trait ElementSource: sealed::Memory {
     /// What they are.
     type Element: Element;
 }
 
-/// Numbers that a tensor can be read into. Sealed: `Vec<T>`, `Box<[T]>` of an [`Element`].
+/// Numbers that a tensor can be read into. Sealed: `Vec<T>`, `Box<[T]>`, arrays of an [`Element`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no memory of numbers that a request can own and read a tensor into",
+    label = "not owned numbers that can be changed",
+    note = "numbers are `Vec<T>`, `Box<[T]>`, `[T; N]` of an `Element`; bytes of other memory go through `read`"
+)]
 pub trait ElementTarget: ElementSource {}
 
 /// A number as tensors hold it, little-endian. Sealed.
@@ -267,14 +295,59 @@ memory! {
     &'static [T] as Constant;
 }
 
+/// An array is boxed for its way: a request is short, and an array may be long.
+impl<T: sealed::Number, const N: usize> Returned for [T; N] {
+    type Raw = Payload;
+
+    fn from_raw(payload: Payload) -> Option<Self> {
+        let held = <Box<[T]> as Returned>::from_raw(payload)?;
+        let held: Box<[T; N]> = held.try_into().ok()?;
+        Some(*held)
+    }
+}
+
+impl<T: sealed::Number, const N: usize> sealed::Memory for [T; N] {
+    fn into_payload(self) -> Payload {
+        T::hold(Elements::Boxed(Box::new(self)))
+    }
+}
+
+impl<T: Element, const N: usize> ElementSource for [T; N] {
+    type Element = T;
+}
+
+impl<T: sealed::Number, const N: usize> Returned for &'static [T; N] {
+    type Raw = Payload;
+
+    fn from_raw(payload: Payload) -> Option<Self> {
+        <&'static [T] as Returned>::from_raw(payload)?
+            .try_into()
+            .ok()
+    }
+}
+
+impl<T: sealed::Number, const N: usize> sealed::Memory for &'static [T; N] {
+    fn into_payload(self) -> Payload {
+        T::hold(Elements::Constant(self))
+    }
+}
+
+impl<T: Element, const N: usize> ElementSource for &'static [T; N] {
+    type Element = T;
+}
+
 impl<T: Element> ElementTarget for Vec<T> {}
+impl<T: Element, const N: usize> ElementTarget for [T; N] {}
 impl<T: Element> ElementTarget for Box<[T]> {}
 
 impl Source for Vec<u8> {}
 impl Source for Box<[u8]> {}
 impl Source for Arc<[u8]> {}
 impl Source for &'static [u8] {}
+impl<const N: usize> Source for [u8; N] {}
+impl<const N: usize> Source for &'static [u8; N] {}
 impl Target for Vec<u8> {}
+impl<const N: usize> Target for [u8; N] {}
 impl Target for Box<[u8]> {}
 
 /// Memory with an owner of its own kind.

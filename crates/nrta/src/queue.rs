@@ -207,12 +207,12 @@ macro_rules! queue_methods {
             /// Counts this queue's completions from now on, in the reactor of the tokio runtime that this is called in.
             ///
             /// # Errors
-            /// [`CounterError`](crate::tokio::CounterError).
+            /// [`CounterError`](crate::reactor::CounterError).
             #[cfg(feature = "tokio")]
             pub fn completion_counter(
                 &self,
-            ) -> Result<crate::tokio::CompletionCounter, crate::tokio::CounterError> {
-                crate::tokio::CompletionCounter::new(self.lane())
+            ) -> Result<crate::reactor::CompletionCounter, crate::reactor::CounterError> {
+                crate::reactor::CompletionCounter::new(self.lane())
             }
 
             /// Notifications that no application got, because its eventfd was full or broken.

@@ -35,7 +35,7 @@ use xu_abi::XuId;
 use xu_worker::{Refusal, Reservation, ReserveFuture, Stage, Unit, UnitHandle};
 
 /// What kind of queue it is: what its unit does with a request.
-pub(crate) trait Kind: Clone + 'static {
+pub(crate) trait QueueKind: Clone + 'static {
     type Stage: Stage;
 
     fn kind_unit(&self) -> &Unit<Self::Stage>;
@@ -46,7 +46,7 @@ pub(crate) trait Kind: Clone + 'static {
     fn count_full(&self) {}
 }
 
-impl Kind for TensorOpQueue {
+impl QueueKind for TensorOpQueue {
     type Stage = TransferStage;
 
     fn kind_unit(&self) -> &Unit<TransferStage> {
@@ -58,7 +58,7 @@ impl Kind for TensorOpQueue {
     }
 }
 
-impl Kind for ComputeQueue {
+impl QueueKind for ComputeQueue {
     type Stage = ComputeStage;
 
     fn kind_unit(&self) -> &Unit<ComputeStage> {
@@ -74,7 +74,7 @@ impl Kind for ComputeQueue {
     }
 }
 
-impl Kind for CollectivesQueue {
+impl QueueKind for CollectivesQueue {
     type Stage = CollectivesStage;
 
     fn kind_unit(&self) -> &Unit<CollectivesStage> {
@@ -89,7 +89,7 @@ impl Kind for CollectivesQueue {
 /// A queue, as a reservation of its unit keeps it.
 pub(crate) struct Handle<Q>(Q);
 
-impl<Q: Kind> UnitHandle for Handle<Q> {
+impl<Q: QueueKind> UnitHandle for Handle<Q> {
     type Stage = Q::Stage;
 
     fn unit(&self) -> &Unit<Q::Stage> {
@@ -106,12 +106,12 @@ impl<Q: Kind> UnitHandle for Handle<Q> {
     private_bounds,
     reason = "what a queue is made of is nobody's business"
 )]
-pub struct Place<Q: Kind> {
+pub struct Place<Q: QueueKind> {
     reservation: Reservation<Handle<Q>>,
 }
 
 #[expect(private_bounds, reason = "as for the type")]
-impl<Q: Kind> Place<Q> {
+impl<Q: QueueKind> Place<Q> {
     /// The queue that it is in.
     #[must_use]
     pub fn queue(&self) -> &Q {
@@ -150,7 +150,7 @@ impl<Q: Kind> Place<Q> {
     }
 }
 
-impl<Q: Kind> fmt::Debug for Place<Q> {
+impl<Q: QueueKind> fmt::Debug for Place<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place")
             .field("xu", &self.xu())

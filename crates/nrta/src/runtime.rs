@@ -28,7 +28,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Instant;
 use xu_abi::{Status, TpbIndex};
-use xu_device::metrics::{Metrics, Snapshot};
+use xu_device::metrics::{Metrics, Snapshot as Counters};
 use xu_device::simulated::{Injection, Machine};
 use xu_device::{Device, DeviceError};
 use xu_worker::here_only::HereOnly;
@@ -176,7 +176,7 @@ impl Runtime {
     /// Logical core `n` has the physical core `n`, or `2 n` and `2 n + 1` where it has two, counted from
     /// [`Builder::first_core`]. Moves and collectives are not counted here.
     #[must_use]
-    pub fn counters(&self) -> Snapshot {
+    pub fn counters(&self) -> Counters {
         self.inner.metrics.snapshot()
     }
 

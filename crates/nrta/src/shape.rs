@@ -3,7 +3,7 @@
 //! Row-major: the last dimension is the one whose elements lie side by side. A model's tensors have the batch as their
 //! first dimension.
 
-use crate::error::Error;
+use crate::error::{Error, ScheduleError};
 use core::fmt;
 use std::sync::Arc;
 
@@ -80,6 +80,21 @@ impl Shape {
     #[must_use]
     pub fn row_elements(&self) -> u64 {
         self.elements / self.rows()
+    }
+
+    /// # Errors
+    /// [`ScheduleError::WrongShape`], with the first of `given` that is another shape.
+    pub(crate) fn check_same<'s>(
+        &self,
+        given: impl IntoIterator<Item = &'s Self>,
+    ) -> Result<(), ScheduleError> {
+        match given.into_iter().find(|given| *given != self) {
+            None => Ok(()),
+            Some(given) => Err(ScheduleError::WrongShape {
+                given: given.clone(),
+                expected: self.clone(),
+            }),
+        }
     }
 
     /// The same with another number of rows, which is not 0 and no more than there are.

@@ -2,6 +2,7 @@
 //!
 //! Made by `watch` of every queue. Spec: `c-api.md` section 5.7.
 
+use crate::blocking::Blocking;
 use crate::lane::Lane;
 use core::fmt;
 use core::future::poll_fn;
@@ -66,6 +67,24 @@ impl HealthWatch {
     /// more. Nothing is lost when the future is dropped.
     pub async fn changed(&mut self) -> Option<HealthChange> {
         poll_fn(|cx| self.poll_changed(cx)).await
+    }
+
+    /// The same for a thread: an iterator that blocks until there is a change, and ends when there will be none any more.
+    ///
+    /// ```
+    /// use nrta::{Health, Runtime};
+    ///
+    /// let runtime = Runtime::builder().open()?;
+    /// let watch = runtime.core(0)?.compute().watch();
+    /// let watching = std::thread::spawn(|| watch.blocking().map(|change| change.health).collect::<Vec<_>>());
+    /// runtime.close();
+    /// assert_eq!(watching.join().unwrap(), [Health::Closing]);
+    /// # Ok::<(), nrta::Error>(())
+    /// ```
+    ///
+    /// On a thread of the runtime, where a waker may run, it would wait for itself: there it ends when it would block.
+    pub fn blocking(self) -> Blocking<Self> {
+        Blocking(self)
     }
 
     fn poll_changed(&mut self, cx: &Context<'_>) -> Poll<Option<HealthChange>> {

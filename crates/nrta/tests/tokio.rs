@@ -5,7 +5,7 @@
 )]
 
 use futures::{FutureExt, StreamExt};
-use nrta::tokio::CounterError;
+use nrta::reactor::CounterError;
 use nrta::{Core, EventError, Health, Runtime, Tensor, TensorOpQueue};
 use tokio::runtime::Builder;
 
@@ -127,4 +127,16 @@ fn outside_of_tokio_and_on_a_closed_queue_there_is_no_counter() {
             Err(CounterError::Event(EventError::Queue(_)))
         ));
     });
+}
+
+/// A glob takes no name of a crate that the program uses.
+mod with_all_names {
+    use nrta::*;
+
+    #[test]
+    fn all_names_of_this_crate_leave_tokio_its_own() {
+        let tokio = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = tokio.unwrap().block_on(async { Runtime::builder().open() });
+        assert!(runtime.is_ok());
+    }
 }

@@ -16,7 +16,7 @@
 //! Weights and intermediate values lie in one arena; inputs and outputs are bound per execution.
 
 use crate::model::{Layer, Model, Op};
-use crate::tensor::{DType, ValueId, WeightId};
+use crate::tensor::{ValueId, ValueType, WeightId};
 use core::ops::Range;
 use std::sync::Arc;
 use xu_abi::{DeviceAddr, Engine, SemIndex, TpbIndex};
@@ -310,11 +310,11 @@ fn engine_of(op: Op) -> Engine {
     }
 }
 
-fn dtype_of(dtype: DType) -> Dtype {
+fn dtype_of(dtype: ValueType) -> Dtype {
     match dtype {
-        DType::U8 => Dtype::U8,
-        DType::U32 => Dtype::U32,
-        DType::F32 => Dtype::F32,
+        ValueType::U8 => Dtype::U8,
+        ValueType::U32 => Dtype::U32,
+        ValueType::F32 => Dtype::F32,
     }
 }
 

@@ -5,7 +5,7 @@
 //! Text that comes from the file is shortened, so that a hostile file cannot fill a log.
 
 use crate::limits;
-use crate::tensor::DType;
+use crate::tensor::ValueType;
 use safetensors::SafeTensorError;
 use std::path::PathBuf;
 
@@ -207,7 +207,7 @@ pub enum ModelError {
     },
     /// An element type has no meaning here.
     #[error("tensor {tensor:?} has the unknown element type {found:?}, expected u8, u32 or f32")]
-    UnknownDType {
+    UnknownValueType {
         /// The tensor.
         tensor: String,
         /// The type found.
@@ -299,7 +299,7 @@ pub enum ModelError {
         /// The types that the operation takes.
         expected: &'static str,
         /// The type of the value.
-        found: DType,
+        found: ValueType,
     },
     /// The two inputs of a layer have different widths.
     #[error(
@@ -336,11 +336,11 @@ pub enum ModelError {
         /// The output.
         output: String,
         /// Declared element type.
-        declared: DType,
+        declared: ValueType,
         /// Declared number of elements per sample.
         declared_elements: usize,
         /// Computed element type.
-        computed: DType,
+        computed: ValueType,
         /// Computed number of elements per sample.
         computed_elements: usize,
     },
@@ -407,7 +407,7 @@ pub enum ModelError {
     },
     /// A weight is not made of 32-bit floats.
     #[error("layer {layer} ({op}) uses the weight {weight:?} of type {found}, expected F32")]
-    WeightDType {
+    WeightValueType {
         /// Index of the layer, from 0.
         layer: usize,
         /// Its operation.

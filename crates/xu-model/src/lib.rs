@@ -75,4 +75,4 @@ pub use container::Container;
 pub use envelope::{Envelope, HEADER_BYTES, MAGIC, VERSION, pack};
 pub use error::ModelError;
 pub use model::{Layer, Model, Op};
-pub use tensor::{DType, TensorSpec, Value, ValueId, Weight, WeightId};
+pub use tensor::{TensorSpec, Value, ValueId, ValueType, Weight, WeightId};

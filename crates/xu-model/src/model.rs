@@ -136,7 +136,7 @@ impl Model {
     /// Opens a container file and takes its model.
     ///
     /// # Errors
-    /// As [`Container::open`].
+    /// [`ModelError`]: the file cannot be read, is too long, or breaks a rule of the format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         Container::open(path).map(Container::into_model)
     }
@@ -144,7 +144,7 @@ impl Model {
     /// Parses the bytes of a container and takes its model.
     ///
     /// # Errors
-    /// As [`Container::parse`].
+    /// [`ModelError`]: they break a rule of the format.
     pub fn parse(bytes: &[u8]) -> Result<Self, ModelError> {
         Container::parse(bytes).map(Container::into_model)
     }

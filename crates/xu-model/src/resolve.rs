@@ -8,7 +8,7 @@ use crate::limits::{MAX_ELEMENTS, MAX_NAME_BYTES};
 use crate::manifest::{Counted, Object, RawManifest, RawTensor};
 use crate::model::Model;
 use crate::scope::Scope;
-use crate::tensor::{DType, TensorSpec, Weight};
+use crate::tensor::{TensorSpec, ValueType, Weight};
 use crate::weights::{self, WeightsFile};
 
 /// Resolves a manifest against the weights that it uses.
@@ -91,7 +91,7 @@ fn spec(what: &'static str, index: usize, raw: &RawTensor<'_>) -> Result<TensorS
         &raw.name,
     )?;
     let tensor = || raw.name.clone().into_owned();
-    let dtype = DType::from_name(&raw.dtype).ok_or_else(|| ModelError::UnknownDType {
+    let dtype = ValueType::from_name(&raw.dtype).ok_or_else(|| ModelError::UnknownValueType {
         tensor: tensor(),
         found: quote(&raw.dtype),
     })?;

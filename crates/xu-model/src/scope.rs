@@ -9,7 +9,7 @@ use crate::manifest::{Content, Field, RawLayer};
 use crate::model::{Layer, Op};
 use crate::resolve::check_name;
 use crate::site::{Site, wrong_type};
-use crate::tensor::{DType, TensorSpec, Value, ValueId, WeightId};
+use crate::tensor::{TensorSpec, Value, ValueId, ValueType, WeightId};
 use crate::weights::WeightsFile;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -27,7 +27,7 @@ struct Step<'r, 'a> {
     site: Site<'r, 'a>,
     op: Op,
     inputs: Vec<ValueId>,
-    dtype: DType,
+    dtype: ValueType,
     width: usize,
 }
 
@@ -55,7 +55,7 @@ impl<'f, 'w> Scope<'f, 'w> {
         &mut self,
         place: impl FnOnce() -> String,
         name: &str,
-        dtype: DType,
+        dtype: ValueType,
         width: usize,
     ) -> Result<ValueId, ModelError> {
         let id = ValueId::from_index(self.values.len());
@@ -114,7 +114,7 @@ impl<'f, 'w> Scope<'f, 'w> {
                     site,
                     op,
                     inputs: vec![input],
-                    dtype: DType::F32,
+                    dtype: ValueType::F32,
                     width,
                 })
             }
@@ -131,7 +131,7 @@ impl<'f, 'w> Scope<'f, 'w> {
                     site,
                     op,
                     inputs: vec![input],
-                    dtype: DType::F32,
+                    dtype: ValueType::F32,
                     width,
                 })
             }
@@ -147,7 +147,7 @@ impl<'f, 'w> Scope<'f, 'w> {
                     site,
                     op,
                     inputs: vec![input],
-                    dtype: DType::F32,
+                    dtype: ValueType::F32,
                     width,
                 })
             }
@@ -155,9 +155,9 @@ impl<'f, 'w> Scope<'f, 'w> {
             "softmax" => self.by_element(site("softmax", &[Field::Input])?, Op::Softmax),
             "add" => self.pairwise(site("add", &[Field::A, Field::B])?, Op::Add),
             "mul" => self.pairwise(site("mul", &[Field::A, Field::B])?, Op::Mul),
-            "argmax" => self.by_row(site("argmax", &[Field::Input])?, Op::ArgMax, DType::U32),
-            "sum" => self.by_row(site("sum", &[Field::Input])?, Op::Sum, DType::F32),
-            "max" => self.by_row(site("max", &[Field::Input])?, Op::Max, DType::F32),
+            "argmax" => self.by_row(site("argmax", &[Field::Input])?, Op::ArgMax, ValueType::U32),
+            "sum" => self.by_row(site("sum", &[Field::Input])?, Op::Sum, ValueType::F32),
+            "max" => self.by_row(site("max", &[Field::Input])?, Op::Max, ValueType::F32),
             unknown => Err(ModelError::UnknownOp {
                 layer: index,
                 op: quote(unknown),
@@ -172,7 +172,7 @@ impl<'f, 'w> Scope<'f, 'w> {
             site,
             op,
             inputs: vec![input],
-            dtype: DType::F32,
+            dtype: ValueType::F32,
             width,
         })
     }
@@ -182,7 +182,7 @@ impl<'f, 'w> Scope<'f, 'w> {
         &self,
         site: Site<'r, 'a>,
         op: Op,
-        dtype: DType,
+        dtype: ValueType,
     ) -> Result<Step<'r, 'a>, ModelError> {
         let (input, _) = self.read(site, Field::Input, Takes::Float)?;
         Ok(Step {
@@ -211,7 +211,7 @@ impl<'f, 'w> Scope<'f, 'w> {
             site,
             op,
             inputs: vec![a, b],
-            dtype: DType::F32,
+            dtype: ValueType::F32,
             width,
         })
     }
@@ -235,7 +235,9 @@ impl<'f, 'w> Scope<'f, 'w> {
         // PANIC: an id is the place of a value that has been defined.
         let value = &self.values[id.index()];
         let expected = match (takes, value.dtype) {
-            (_, DType::F32) | (Takes::ByteOrFloat, DType::U8) => return Ok((id, value.width)),
+            (_, ValueType::F32) | (Takes::ByteOrFloat, ValueType::U8) => {
+                return Ok((id, value.width));
+            }
             (Takes::Float, _) => "f32",
             (Takes::ByteOrFloat, _) => "u8 or f32",
         };
@@ -265,7 +267,7 @@ impl<'f, 'w> Scope<'f, 'w> {
         let weight = name.to_owned();
         if tensor.dtype() != Dtype::F32 {
             let found = tensor.dtype().to_string();
-            return Err(ModelError::WeightDType {
+            return Err(ModelError::WeightValueType {
                 layer,
                 op,
                 weight,

@@ -6,7 +6,7 @@ use core::fmt;
 
 /// Type of an element, as the device stores it (little-endian).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DType {
+pub enum ValueType {
     /// Unsigned byte.
     U8,
     /// Unsigned 32-bit integer.
@@ -15,7 +15,7 @@ pub enum DType {
     F32,
 }
 
-impl DType {
+impl ValueType {
     /// Size of one element, bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
@@ -42,7 +42,7 @@ impl DType {
     }
 }
 
-impl fmt::Display for DType {
+impl fmt::Display for ValueType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -54,7 +54,7 @@ impl fmt::Display for DType {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     pub(crate) name: String,
-    pub(crate) dtype: DType,
+    pub(crate) dtype: ValueType,
     pub(crate) shape: Vec<usize>,
     /// Product of `shape`, at most [`MAX_ELEMENTS`](crate::limits::MAX_ELEMENTS).
     pub(crate) elements: usize,
@@ -69,7 +69,7 @@ impl TensorSpec {
 
     /// Type of an element.
     #[must_use]
-    pub const fn dtype(&self) -> DType {
+    pub const fn dtype(&self) -> ValueType {
         self.dtype
     }
 
@@ -132,7 +132,7 @@ impl WeightId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     pub(crate) name: String,
-    pub(crate) dtype: DType,
+    pub(crate) dtype: ValueType,
     pub(crate) width: usize,
 }
 
@@ -145,7 +145,7 @@ impl Value {
 
     /// Type of an element.
     #[must_use]
-    pub const fn dtype(&self) -> DType {
+    pub const fn dtype(&self) -> ValueType {
         self.dtype
     }
 

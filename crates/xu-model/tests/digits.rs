@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use xu_model::limits::MAX_FILE_BYTES;
-use xu_model::{Container, DType, Envelope, Model, ModelError, Op, TensorSpec, pack};
+use xu_model::{Container, Envelope, Model, ModelError, Op, TensorSpec, ValueType, pack};
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -29,13 +29,13 @@ fn the_model_has_the_shapes_of_its_readme() {
         )
     };
     let inputs: Vec<_> = model.inputs().iter().map(facts).collect();
-    assert_eq!(inputs, [("image".to_owned(), DType::U8, vec![64], 64)]);
+    assert_eq!(inputs, [("image".to_owned(), ValueType::U8, vec![64], 64)]);
     let outputs: Vec<_> = model.outputs().iter().map(facts).collect();
     assert_eq!(
         outputs,
         [
-            ("scores".to_owned(), DType::F32, vec![10], 40),
-            ("label".to_owned(), DType::U32, vec![1], 4),
+            ("scores".to_owned(), ValueType::F32, vec![10], 40),
+            ("label".to_owned(), ValueType::U32, vec![1], 4),
         ]
     );
 

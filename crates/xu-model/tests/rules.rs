@@ -8,7 +8,7 @@ use xu_model::limits::{
     MAX_ELEMENTS, MAX_FILE_BYTES, MAX_LAYERS, MAX_MANIFEST_BYTES, MAX_MANIFEST_STRING_BYTES,
     MAX_NAME_BYTES, MAX_RANK, MAX_TENSORS, MAX_WEIGHTS_BYTES, MAX_WEIGHTS_HEADER_BYTES,
 };
-use xu_model::{Container, DType, Model, ModelError, Op};
+use xu_model::{Container, Model, ModelError, Op, ValueType};
 
 fn small() -> Model {
     Container::parse(&fixture::small())
@@ -53,12 +53,12 @@ fn names_become_places() {
             value.bytes_per_sample(),
         )
     };
-    assert_eq!(value(0), ("image", DType::U8, 4, 4));
-    assert_eq!(value(1), ("mask", DType::F32, 3, 12));
-    assert_eq!(value(2), ("x", DType::F32, 4, 16));
-    assert_eq!(value(3), ("pre", DType::F32, 3, 12));
-    assert_eq!(value(9), ("label", DType::U32, 1, 4));
-    assert_eq!(value(11), ("largest", DType::F32, 1, 4));
+    assert_eq!(value(0), ("image", ValueType::U8, 4, 4));
+    assert_eq!(value(1), ("mask", ValueType::F32, 3, 12));
+    assert_eq!(value(2), ("x", ValueType::F32, 4, 16));
+    assert_eq!(value(3), ("pre", ValueType::F32, 3, 12));
+    assert_eq!(value(9), ("label", ValueType::U32, 1, 4));
+    assert_eq!(value(11), ("largest", ValueType::F32, 1, 4));
     for (index, id) in model.input_values().enumerate() {
         assert_eq!(model.value(id).name(), model.inputs()[index].name());
         assert_eq!(model.value(id).width(), model.inputs()[index].elements());
@@ -208,13 +208,13 @@ fn names_have_a_length() {
 fn element_types_are_known() {
     refused!(
         parse_with(r#""mask", "dtype": "f32""#, r#""mask", "dtype": "bf16""#),
-        ModelError::UnknownDType { .. }
+        ModelError::UnknownValueType { .. }
     );
     let text = refused!(
         parse_with(r#""mask", "dtype": "f32""#, r#""mask", "dtype": "u8""#),
         ModelError::DTypeMismatch {
             layer: 4,
-            found: DType::U8,
+            found: ValueType::U8,
             ..
         }
     );
@@ -234,7 +234,7 @@ fn element_types_are_known() {
         parse_with(r#""sum", "input": "scores""#, r#""sum", "input": "label""#),
         ModelError::DTypeMismatch {
             layer: 8,
-            found: DType::U32,
+            found: ValueType::U32,
             ..
         }
     );
@@ -365,8 +365,8 @@ fn outputs_are_results_of_layers() {
     refused!(
         parse(&relu.replace(output, &output.replace("f32", "u32"))),
         ModelError::OutputMismatch {
-            declared: DType::U32,
-            computed: DType::F32,
+            declared: ValueType::U32,
+            computed: ValueType::F32,
             ..
         }
     );
@@ -397,7 +397,7 @@ fn weights_are_floats_with_elements() {
     let half = r#","b":{"dtype":"BF16","shape":[3],"data_offsets":[48,54]}"#;
     refused!(
         parse_weights(&header(half), &[0; 54]),
-        ModelError::WeightDType { layer: 2, ref found, .. } if found == "BF16"
+        ModelError::WeightValueType { layer: 2, ref found, .. } if found == "BF16"
     );
     let empty = r#","b":{"dtype":"F32","shape":[0],"data_offsets":[48,48]}"#;
     refused!(

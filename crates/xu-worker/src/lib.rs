@@ -138,7 +138,7 @@ pub mod worker;
 
 pub use completion::{Completion, Lost, Notifier, SKIPPED, Skip, completion};
 pub use engine::{Description, Engine, Progress, Stage, StageError};
-pub use eventfd::{AppEvent, CompletionEvent, EventId, NotAnEventFd};
+pub use eventfd::{AppEvent, CompletionEvent, EventId, NotAnEventFd, NotDelivered};
 pub use events::Registered;
 pub use followers::Follower;
 pub use health::{Cause, Health};

@@ -159,7 +159,8 @@ pub enum CloseError {
     /// This process is a child of the one that started the threads.
     #[error("the workers belong to the process that this one was forked from")]
     Forked,
-    /// The deadline has passed. New requests are refused, the accepted ones go on; closing may be tried again.
+    /// The deadline has passed. New requests are refused, the accepted ones go on. Whoever still has the `Workers` may
+    /// close again; a call that has consumed its runtime has let go of them.
     #[error("{0}")]
     Overdue(Report),
 }

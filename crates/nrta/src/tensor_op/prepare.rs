@@ -198,7 +198,7 @@ impl<'q> Prepare<'q> {
         self.request(hold(), Payload::None)
     }
 
-    fn write_payload<T: Returned<Raw = Payload>>(
+    pub(super) fn write_payload<T: Returned<Raw = Payload>>(
         &self,
         tensor: &Tensor,
         offset: u64,
@@ -207,7 +207,7 @@ impl<'q> Prepare<'q> {
         self.carry(Call::Write, Operation::write, tensor, offset, payload)
     }
 
-    fn read_payload<T: Returned<Raw = Payload>>(
+    pub(super) fn read_payload<T: Returned<Raw = Payload>>(
         &self,
         tensor: &Tensor,
         offset: u64,

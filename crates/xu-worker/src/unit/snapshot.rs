@@ -41,7 +41,7 @@ pub struct QueueSnapshot {
     /// For how long the oldest request in flight has been accepted; `None` when there is none, when it is not measured, or
     /// when the worker has not come to it yet.
     pub oldest_age: Option<Duration>,
-    /// How long the requests took that were measured ([`Unit::measure`]).
+    /// How long the requests took that were measured: those that came while the queue's `measure` was on.
     pub latency: Latencies,
 }
 
