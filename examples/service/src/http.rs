@@ -25,8 +25,6 @@ use tokio::time::timeout;
 
 /// Longest body that is read, bytes: 64 pixels as JSON with much white space.
 const MAX_BODY: usize = 4096;
-/// How long a client may take to send it.
-const BODY_LIMIT: Duration = Duration::from_secs(10);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What the answering of requests needs to know.
@@ -35,6 +33,8 @@ pub(crate) struct Routes {
     pub(crate) state: watch::Receiver<State>,
     /// How long a request may wait for a slot.
     pub(crate) wait: Duration,
+    /// How long a client may take to send a body.
+    pub(crate) body_limit: Duration,
 }
 
 /// A request that is answered with anything but 200.
@@ -51,8 +51,8 @@ enum Refusal {
     ContentType(HeaderValue),
     #[error("the body is longer than {MAX_BODY} bytes")]
     TooLong,
-    #[error("the body did not arrive within {} s", BODY_LIMIT.as_secs())]
-    TooSlow,
+    #[error("the body did not arrive within {} ms", .0.as_millis())]
+    TooSlow(Duration),
     #[error("the body did not arrive: {0}")]
     Body(Box<dyn Error + Send + Sync>),
     #[error(transparent)]
@@ -90,7 +90,7 @@ impl Routes {
         B: Body,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let image = image(request).await?;
+        let image = image(request, self.body_limit).await?;
         let door = self.door()?;
         let place = match door.place(self.wait).await {
             Ok(place) => place,
@@ -118,18 +118,18 @@ impl Routes {
 }
 
 /// The image in a request's body, in the form that its content type says.
-async fn image<B>(request: Request<B>) -> Result<Image, Refusal>
+async fn image<B>(request: Request<B>, limit: Duration) -> Result<Image, Refusal>
 where
     B: Body,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let is_raw = is_raw(request.headers())?;
     let body = Limited::new(request.into_body(), MAX_BODY);
-    let body = match timeout(BODY_LIMIT, body.collect()).await {
+    let body = match timeout(limit, body.collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::TooLong),
         Ok(Err(error)) => return Err(Refusal::Body(error)),
-        Err(_) => return Err(Refusal::TooSlow),
+        Err(_) => return Err(Refusal::TooSlow(limit)),
     };
     Ok(match is_raw {
         true => Image::from_bytes(&body)?,
@@ -163,7 +163,7 @@ impl Refusal {
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Body(_) | Self::Image(_) => StatusCode::BAD_REQUEST,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }

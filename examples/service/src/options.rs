@@ -2,6 +2,7 @@
 //!
 //! Read by `main`; everything of it is also an [`Options`], for programs that start a [`Service`](crate::Service) themselves.
 
+pub use crate::limits::Limits;
 use lexopt::prelude::*;
 use nrta::simulated::FaultPlan;
 use std::ffi::OsString;
@@ -49,6 +50,8 @@ pub struct Options {
     pub connections: usize,
     /// What goes wrong with the simulated machine of each lane; of later ones, nothing.
     pub faults: Vec<FaultPlan>,
+    /// How long clients and ends may take.
+    pub limits: Limits,
 }
 
 impl Default for Options {
@@ -63,6 +66,7 @@ impl Default for Options {
             exec_timeout: Duration::from_secs(2),
             connections: 1024,
             faults: Vec::new(),
+            limits: Limits::default(),
         }
     }
 }

@@ -7,7 +7,9 @@
 
 use crate::http::Routes;
 use crate::log;
+use crate::options::{Limits, Options};
 use crate::supervisor::stopped;
+use crate::write_limit::WriteLimited;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,25 +23,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long connections may take to end when the service closes.
-const END_LIMIT: Duration = Duration::from_secs(10);
 /// Pause when the system has no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts and serves until told to stop, and then until the last response is written.
 pub(crate) async fn run(
     listener: TcpListener,
-    most: usize,
+    options: Arc<Options>,
     routes: Routes,
     mut stop: watch::Receiver<bool>,
 ) {
-    let room = Arc::new(Semaphore::new(most));
+    let room = Arc::new(Semaphore::new(options.connections));
+    let limits = options.limits;
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = accept(&listener, &room) => match accepted {
                 Ok((stream, permit)) => {
-                    let connection = serve(stream, routes.clone(), stop.clone());
+                    let connection = serve(stream, limits, routes.clone(), stop.clone());
                     connections.spawn(async move {
                         connection.await;
                         drop(permit);
@@ -57,7 +58,7 @@ pub(crate) async fn run(
     }
     drop(listener);
     let all_end = async { while connections.join_next().await.is_some() {} };
-    if timeout(END_LIMIT, all_end).await.is_err() {
+    if timeout(limits.connections_end, all_end).await.is_err() {
         connections.shutdown().await;
     }
 }
@@ -73,15 +74,17 @@ async fn accept(
     Ok((stream, permit))
 }
 
-async fn serve(stream: TcpStream, routes: Routes, mut stop: watch::Receiver<bool>) {
+async fn serve(stream: TcpStream, limits: Limits, routes: Routes, mut stop: watch::Receiver<bool>) {
     // A response is one packet, and nothing follows that it could wait for. Without it a connection is slow, but well.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| async { Ok::<_, Infallible>(routes.answer(request).await) });
     let mut http = http1::Builder::new();
-    // With a timer clients have limited time for their headers: 30 seconds.
+    // The limit also counts while a connection is idle.
+    let stream = TokioIo::new(WriteLimited::new(stream, limits.write));
     let connection = http
         .timer(TokioTimer::new())
-        .serve_connection(TokioIo::new(stream), service);
+        .header_read_timeout(limits.headers)
+        .serve_connection(stream, service);
     let mut connection = pin!(connection);
     // A connection that breaks is its client's affair.
     tokio::select! {

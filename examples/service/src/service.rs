@@ -91,12 +91,13 @@ impl Service {
         let routes = Routes {
             state: states.clone(),
             wait: options.wait,
+            body_limit: options.limits.body,
         };
         Ok(Self {
             address,
             state: states,
             stop_connections,
-            connections: tokio::spawn(server::run(listener, options.connections, routes, stop)),
+            connections: tokio::spawn(server::run(listener, options, routes, stop)),
             stop_lanes,
             lanes: tokio::spawn(supervisor.run(workings)),
         })

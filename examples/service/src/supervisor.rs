@@ -23,8 +23,6 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-/// How long the requests of a lane that has ended may take, and then its closing.
-const END_LIMIT: Duration = Duration::from_secs(5);
 /// Pause before opening is tried again; doubles each time, until a lane has answered somebody.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -134,15 +132,16 @@ impl Supervisor {
             jobs,
             ..
         } = workings;
+        let limit = self.options.limits.lane_end;
         let all_end = async { while slots.join_next().await.is_some() {} };
-        if timeout(END_LIMIT, all_end).await.is_err() {
+        if timeout(limit, all_end).await.is_err() {
             // Their clients are told: with a slot goes its request, and with that the way to the client.
             slots.shutdown().await;
         }
         // A request that has come in since the last slot was given up.
         drop(jobs);
         let close = move || {
-            let closed = close(runtime);
+            let closed = close(runtime, limit);
             drop((health, queues));
             closed
         };
@@ -207,8 +206,8 @@ async fn open(
 }
 
 /// Whether the runtime is gone. Blocks.
-fn close(runtime: Runtime) -> bool {
-    match runtime.close_within(END_LIMIT) {
+fn close(runtime: Runtime, limit: Duration) -> bool {
+    match runtime.close_within(limit) {
         Ok(()) => true,
         Err(error) => {
             log::say(format_args!("a runtime was leaked: {error}"));
