@@ -34,7 +34,7 @@ impl Default for Limits {
             headers: Duration::from_secs(5),
             body: Duration::from_secs(5),
             write: Duration::from_secs(10),
-            last_request: Duration::from_millis(200),
+            last_request: Duration::from_millis(500),
             connections_end: Duration::from_secs(10),
             lane_end: Duration::from_secs(5),
         }

@@ -1,0 +1,85 @@
+//! The end of the service: who has sent a request is answered, and who has sent none keeps nobody waiting.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod client;
+
+use client::{Client, RAW};
+use digits_service::options::Limits;
+use digits_service::{Options, Service};
+use nrta::simulated::{Engine, Fault, FaultPlan, Rule, When};
+use std::time::Duration;
+use tokio::time::timeout;
+
+const BLANK: [u8; 64] = [0; 64];
+const SOON: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_connection_without_a_whole_request_does_not_hold_the_end() {
+    let service = Service::start(patient()).await.unwrap();
+    let silent = Client::connect(service.address()).await.unwrap();
+    let mut half = Client::connect(service.address()).await.unwrap();
+    half.write(b"POST /classify HT").await.unwrap();
+    let mut second_half = Client::connect(service.address()).await.unwrap();
+    assert_eq!(second_half.classify(&BLANK).await.unwrap().status, 200);
+    second_half.write(b"POST /classify HT").await.unwrap();
+    timeout(SOON, service.shut_down()).await.unwrap();
+    for client in [silent, half, second_half] {
+        // It may be reset, having sent what nobody has read.
+        assert_eq!(client.rest().await.unwrap_or_default(), b"");
+    }
+}
+
+#[tokio::test]
+async fn requests_of_connections_that_were_not_accepted_yet_are_answered() {
+    let options = Options {
+        connections: 1,
+        faults: vec![first_execution_takes(Duration::from_secs(1))],
+        ..patient()
+    };
+    let service = Service::start(options).await.unwrap();
+    let mut clients = Vec::new();
+    // The first one has the only connection while the service is told to end.
+    for _ in 0..5 {
+        let mut client = Client::connect(service.address()).await.unwrap();
+        let request = client.send("POST", "/classify", &[RAW], &BLANK);
+        request.await.unwrap();
+        clients.push(client);
+    }
+    timeout(SOON, service.shut_down()).await.unwrap();
+    for mut client in clients {
+        assert_eq!(client.receive().await.unwrap().status, 200);
+        assert_eq!(client.rest().await.unwrap(), b"");
+    }
+}
+
+/// Whose clients have all the time they want.
+fn patient() -> Options {
+    let limits = Limits {
+        headers: 10 * SOON,
+        body: 10 * SOON,
+        write: 10 * SOON,
+        connections_end: 10 * SOON,
+        ..Limits::default()
+    };
+    Options {
+        wait: SOON,
+        exec_timeout: SOON,
+        limits,
+        ..Options::default()
+    }
+}
+
+/// A plan in which the first execution takes so long.
+fn first_execution_takes(time: Duration) -> FaultPlan {
+    let when = When {
+        times: Some(1),
+        ..When::default()
+    };
+    let fault = Fault::SlowEngine {
+        engine: Engine::Dve,
+        by_ns: time.as_nanos() as u64,
+    };
+    FaultPlan {
+        rules: vec![Rule { when, fault }],
+    }
+}
