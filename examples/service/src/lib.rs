@@ -52,4 +52,4 @@ mod supervisor;
 mod write_limit;
 
 pub use options::Options;
-pub use service::{Progress, Service, StartError, Summary};
+pub use service::{Ended, Progress, Service, StartError, Summary};

@@ -6,6 +6,7 @@
 //!            ┌────────────────────────────── opened ──────────────────────────────────────┐
 //!            v                                                                            │
 //!   Serving(lane) ── a queue degrades ──> Reopening(cause) ── slots end, close, pause ── open ── fails: again
+//!            │                                                    └── too much leaked ──> Closing
 //!            └────── told to stop ──────> Closing ── slots end, close
 //! ```
 //!
@@ -26,6 +27,8 @@ use tokio::time::{sleep, timeout};
 /// Pause before opening is tried again; doubles each time, until a lane has answered somebody.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Runtimes that are leaked before the supervisor gives up: each one keeps threads and memory.
+const MOST_LEAKED: u32 = 3;
 
 /// What there is for requests now.
 #[derive(Debug)]
@@ -71,6 +74,15 @@ impl State {
     }
 }
 
+/// What the supervisor says when it ends.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    /// Runtimes that did not end in time.
+    pub(crate) leaked: u32,
+    /// What has ended the last lane, when the supervisor has given up because there were too many of them.
+    pub(crate) gave_up: Option<Cause>,
+}
+
 /// Lane after lane, until it is told to stop.
 pub(crate) struct Supervisor {
     pub(crate) options: Arc<Options>,
@@ -83,8 +95,8 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Serves with what `workings` has, and then with what is opened after it. Gives back how many runtimes were leaked.
-    pub(crate) async fn run(mut self, mut workings: Workings) -> u32 {
+    /// Serves with what `workings` has, and then with what is opened after it, until it is told to stop or has leaked too much.
+    pub(crate) async fn run(mut self, mut workings: Workings) -> Lanes {
         loop {
             let generation = self.state.borrow().generation();
             let mut slots = JoinSet::new();
@@ -111,16 +123,27 @@ impl Supervisor {
             }
             self.end(workings, slots, queues).await;
             let Some(cause) = ended else {
-                return self.leaked;
+                return self.lanes(None);
             };
             let (status, text) = (cause.status, &cause.text);
             log::say(format_args!(
                 "lane {generation} has ended: {status}: {text}"
             ));
+            if self.leaked >= MOST_LEAKED {
+                self.state.send_replace(State::Closing { generation });
+                return self.lanes(Some(cause));
+            }
             match self.reopen(generation, cause).await {
                 Some(opened) => workings = opened,
-                None => return self.leaked,
+                None => return self.lanes(None),
             }
+        }
+    }
+
+    fn lanes(&self, gave_up: Option<Cause>) -> Lanes {
+        Lanes {
+            leaked: self.leaked,
+            gave_up,
         }
     }
 

@@ -5,8 +5,9 @@ mod client;
 
 use client::{Client, RAW};
 use digits_service::options::Limits;
-use digits_service::{Options, Service};
+use digits_service::{Ended, Options, Service};
 use nrta::simulated::{Engine, Fault, FaultPlan, Rule, When};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -82,4 +83,53 @@ fn first_execution_takes(time: Duration) -> FaultPlan {
     FaultPlan {
         rules: vec![Rule { when, fault }],
     }
+}
+
+/// A core hangs and its execution may take for ever, so no runtime ends: the other core's queue ends the lanes.
+#[tokio::test]
+async fn f6_a_service_that_has_leaked_three_runtimes_ends_and_says_why() {
+    let rule = |core, fault| {
+        let when = When {
+            core: Some(core),
+            times: Some(1),
+            ..When::default()
+        };
+        Rule { when, fault }
+    };
+    let engine = Engine::Dve;
+    let plan = FaultPlan {
+        rules: vec![
+            rule(0, Fault::HangEngine { engine }),
+            rule(1, Fault::DoorbellFails { errno: 5 }),
+        ],
+    };
+    let mut options = Options {
+        cores: 2,
+        depth: 1,
+        exec_timeout: 10 * SOON,
+        faults: vec![plan; 4],
+        ..patient()
+    };
+    options.limits.lane_end = Duration::from_millis(50);
+    let mut service = Service::start(options).await.unwrap();
+    let address = service.address();
+    let asking: Vec<_> = (0..4)
+        .map(|_| tokio::spawn(ask_for_ever(address)))
+        .collect();
+    let ended = timeout(SOON, service.ended()).await.unwrap();
+    assert!(matches!(ended, Ended::TooManyLeaks { leaked: 3, .. }));
+    let text = ended.to_string();
+    assert!(text.starts_with("3 runtimes did not close"), "{text}");
+    assert!(text.contains("error number 5"), "{text}");
+    let summary = service.shut_down().await;
+    assert_eq!((summary.generations, summary.leaked), (3, 3));
+    for client in asking {
+        client.await.unwrap();
+    }
+}
+
+/// Until the service ends the connection.
+async fn ask_for_ever(address: SocketAddr) {
+    let mut client = Client::connect(address).await.unwrap();
+    while client.classify(&BLANK).await.is_ok() {}
 }
