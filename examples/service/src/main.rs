@@ -57,7 +57,10 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     }
     let summary = service.shut_down().await;
     // It has closed, whether somebody reads that or not.
-    let (generations, leaked) = (summary.generations, summary.leaked);
-    let _ = writeln!(stdout(), "closed: {generations} lanes, {leaked} leaked");
+    let lanes = match summary.generations {
+        1 => "1 lane".to_owned(),
+        more => format!("{more} lanes"),
+    };
+    let _ = writeln!(stdout(), "closed: {lanes}, {} leaked", summary.leaked);
     Ok(())
 }

@@ -9,6 +9,7 @@
 
 use crate::http::Routes;
 use crate::lane::{self, OpenError};
+use crate::log;
 use crate::options::Options;
 use crate::server;
 use crate::supervisor::{Lanes, State, Supervisor};
@@ -105,15 +106,17 @@ impl Service {
         let (lane, workings) = spawn_blocking(move || lane::open(&first, 1, None)).await??;
 
         let (state, states) = watch::channel(State::Serving(lane));
+        log::say(format_args!("lane 1 serves"));
+        let (stop_connections, closing) = watch::channel(false);
         let (stop_lanes, stop) = watch::channel(false);
         let supervisor = Supervisor {
             options: Arc::clone(&options),
             state,
+            closing: closing.clone(),
             stop,
             leaked: 0,
             pause: Duration::ZERO,
         };
-        let (stop_connections, stop) = watch::channel(false);
         let routes = Routes {
             state: states.clone(),
             wait: options.wait,
@@ -123,7 +126,9 @@ impl Service {
             address,
             state: states,
             stop_connections,
-            connections: Some(tokio::spawn(server::run(listener, options, routes, stop))),
+            connections: Some(tokio::spawn(server::run(
+                listener, options, routes, closing,
+            ))),
             stop_lanes,
             lanes: Some(tokio::spawn(supervisor.run(workings))),
             leaked: 0,

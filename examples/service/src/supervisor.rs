@@ -8,6 +8,8 @@
 //!   Serving(lane) ── a queue degrades ──> Reopening(cause) ── slots end, close, pause ── open ── fails: again
 //!            │                                                    └── too much leaked ──> Closing
 //!            └────── told to stop ──────> Closing ── slots end, close
+//!
+//! A service that closes opens no lane: a Reopening becomes Closing as soon as it is told.
 //! ```
 //!
 //! Opening and closing block, so they run on threads of their own. Closing has a limit: what does not end by then is leaked by
@@ -87,6 +89,9 @@ pub(crate) struct Lanes {
 pub(crate) struct Supervisor {
     pub(crate) options: Arc<Options>,
     pub(crate) state: watch::Sender<State>,
+    /// The service closes: a lane that serves goes on for requests under way, but no other one is opened.
+    pub(crate) closing: watch::Receiver<bool>,
+    /// No request is under way any more.
     pub(crate) stop: watch::Receiver<bool>,
     /// Runtimes that did not end in time.
     pub(crate) leaked: u32,
@@ -173,25 +178,35 @@ impl Supervisor {
         }
     }
 
-    /// Opens the next lane, however long it takes; `None` when told to stop meanwhile.
+    /// Opens the next lane, however long it takes; `None` when the service closes meanwhile.
     async fn reopen(&mut self, generation: u32, mut cause: Cause) -> Option<Workings> {
+        let next = generation + 1;
         loop {
             tokio::select! {
                 () = sleep(self.pause) => {}
-                () = stopped(&mut self.stop) => {
-                    self.state.send_replace(State::Closing { generation });
-                    return None;
-                }
+                () = stopped(&mut self.closing) => {}
+            }
+            if *self.closing.borrow() {
+                self.state.send_replace(State::Closing { generation });
+                return None;
             }
             self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-            match open(&self.options, generation + 1, Some(cause.clone())).await {
+            match open(&self.options, next, Some(cause.clone())).await {
+                Ok((lane, workings)) if *self.closing.borrow() => {
+                    // Too late: nobody has seen it.
+                    self.state.send_replace(State::Closing { generation });
+                    let queues = State::Serving(lane).into_queues();
+                    self.end(workings, JoinSet::new(), queues).await;
+                    return None;
+                }
                 Ok((lane, workings)) => {
                     self.state.send_replace(State::Serving(lane));
+                    log::say(format_args!("lane {next} serves"));
                     return Some(workings);
                 }
                 Err(failed) => cause = failed,
             }
-            let (next, text) = (generation + 1, &cause.text);
+            let text = &cause.text;
             log::say(format_args!("lane {next} was not opened: {text}"));
             self.state.send_replace(State::Reopening {
                 generation,

@@ -352,6 +352,7 @@ async fn the_program_serves_what_its_readme_sends_and_ends_by_sigterm() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_digits-service"))
         .args(["--cores", "2", "--depth", "4"])
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
@@ -378,7 +379,11 @@ async fn the_program_serves_what_its_readme_sends_and_ends_by_sigterm() {
     assert!(status.success(), "{status}");
     let mut rest = String::new();
     output.read_to_string(&mut rest).await.unwrap();
-    assert_eq!(rest, "closed: 1 lanes, 0 leaked\n");
+    assert_eq!(rest, "closed: 1 lane, 0 leaked\n");
+    let mut log = String::new();
+    let mut stderr = program.stderr.take().unwrap();
+    stderr.read_to_string(&mut log).await.unwrap();
+    assert_eq!(log, "lane 1 serves\n");
 }
 
 /// Pauses are a lower limit, which a slow machine does not break.

@@ -7,6 +7,7 @@ use client::{Client, RAW};
 use digits_service::options::Limits;
 use digits_service::{Ended, Options, Service};
 use nrta::simulated::{Engine, Fault, FaultPlan, Rule, When};
+use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -72,13 +73,16 @@ fn patient() -> Options {
 
 /// A plan in which the first execution takes so long.
 fn first_execution_takes(time: Duration) -> FaultPlan {
+    once(Fault::SlowEngine {
+        engine: Engine::Dve,
+        by_ns: time.as_nanos() as u64,
+    })
+}
+
+fn once(fault: Fault) -> FaultPlan {
     let when = When {
         times: Some(1),
         ..When::default()
-    };
-    let fault = Fault::SlowEngine {
-        engine: Engine::Dve,
-        by_ns: time.as_nanos() as u64,
     };
     FaultPlan {
         rules: vec![Rule { when, fault }],
@@ -132,4 +136,33 @@ async fn f6_a_service_that_has_leaked_three_runtimes_ends_and_says_why() {
 async fn ask_for_ever(address: SocketAddr) {
     let mut client = Client::connect(address).await.unwrap();
     while client.classify(&BLANK).await.is_ok() {}
+}
+
+#[tokio::test]
+async fn f6_no_lane_is_opened_once_the_service_is_told_to_end() {
+    // The model is away until the service has been told to end.
+    let directory = std::env::temp_dir().join(format!("digits-service-end-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let model = directory.join("model.xum");
+    fs::copy(Options::default().model, &model).unwrap();
+    let mut options = Options {
+        model: model.clone(),
+        faults: vec![once(Fault::DoorbellFails { errno: 5 })],
+        ..patient()
+    };
+    options.limits.body = Duration::from_secs(2);
+    let service = Service::start(options).await.unwrap();
+    fs::remove_file(&model).unwrap();
+    let mut client = Client::connect(service.address()).await.unwrap();
+    assert_eq!(client.classify(&BLANK).await.unwrap().status, 503);
+    // A body that does not come keeps the connections from ending, for longer than the pause before a lane is opened.
+    let mut dripping = Client::connect(service.address()).await.unwrap();
+    let head = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Length: 64\r\n\r\n";
+    dripping.write(head).await.unwrap();
+
+    let restore = async { fs::copy(Options::default().model, &model).unwrap() };
+    let (summary, _) = tokio::join!(service.shut_down(), restore);
+    assert_eq!((summary.generations, summary.leaked), (1, 0));
+    assert_eq!(dripping.receive().await.unwrap().status, 408);
+    fs::remove_dir_all(&directory).unwrap();
 }
