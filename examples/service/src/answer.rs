@@ -43,7 +43,7 @@ pub enum Unavailable {
         cause: String,
     },
     /// There is no lane: the device is being opened again.
-    #[error("the device is being opened again: {}", .0.text)]
+    #[error("the device is being opened again; it was lost: {}", .0.text)]
     Reopening(
         /// What has ended the lane before.
         Cause,

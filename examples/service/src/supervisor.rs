@@ -36,14 +36,26 @@ const MOST_LEAKED: u32 = 3;
 #[derive(Debug)]
 pub(crate) enum State {
     Serving(Lane),
-    /// No lane: the last one has ended, and why.
+    /// No lane.
     Reopening {
         generation: u32,
-        cause: Cause,
+        /// Why the last one has ended.
+        last_end: Cause,
+        /// Why the next one was not opened, when that was tried.
+        open_error: Option<FailedOpening>,
     },
     Closing {
         generation: u32,
     },
+}
+
+/// Opening a lane has failed, perhaps again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct FailedOpening {
+    /// How often.
+    pub(crate) attempts: u32,
+    /// Why, the last time.
+    pub(crate) error: Cause,
 }
 
 impl State {
@@ -51,7 +63,7 @@ impl State {
     pub(crate) fn door(&self) -> Result<Door, Unavailable> {
         match self {
             Self::Serving(lane) => Ok(lane.door.clone()),
-            Self::Reopening { cause, .. } => Err(Unavailable::Reopening(cause.clone())),
+            Self::Reopening { last_end, .. } => Err(Unavailable::Reopening(last_end.clone())),
             Self::Closing { .. } => Err(Unavailable::Closing),
         }
     }
@@ -117,7 +129,8 @@ impl Supervisor {
             let next = match &ended {
                 Some(cause) => State::Reopening {
                     generation,
-                    cause: cause.clone(),
+                    last_end: cause.clone(),
+                    open_error: None,
                 },
                 None => State::Closing { generation },
             };
@@ -179,8 +192,9 @@ impl Supervisor {
     }
 
     /// Opens the next lane, however long it takes; `None` when the service closes meanwhile.
-    async fn reopen(&mut self, generation: u32, mut cause: Cause) -> Option<Workings> {
+    async fn reopen(&mut self, generation: u32, last_end: Cause) -> Option<Workings> {
         let next = generation + 1;
+        let mut attempts = 0;
         loop {
             tokio::select! {
                 () = sleep(self.pause) => {}
@@ -191,7 +205,7 @@ impl Supervisor {
                 return None;
             }
             self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-            match open(&self.options, next, Some(cause.clone())).await {
+            let error = match open(&self.options, next, Some(last_end.clone())).await {
                 Ok((lane, workings)) if *self.closing.borrow() => {
                     // Too late: nobody has seen it.
                     self.state.send_replace(State::Closing { generation });
@@ -204,13 +218,17 @@ impl Supervisor {
                     log::say(format_args!("lane {next} serves"));
                     return Some(workings);
                 }
-                Err(failed) => cause = failed,
-            }
-            let text = &cause.text;
-            log::say(format_args!("lane {next} was not opened: {text}"));
+                Err(error) => error,
+            };
+            attempts += 1;
+            let text = &error.text;
+            log::say(format_args!(
+                "lane {next} was not opened, attempt {attempts}: {text}"
+            ));
             self.state.send_replace(State::Reopening {
                 generation,
-                cause: cause.clone(),
+                last_end: last_end.clone(),
+                open_error: Some(FailedOpening { attempts, error }),
             });
         }
     }

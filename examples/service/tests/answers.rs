@@ -236,7 +236,21 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
     let health = until_health(&mut client, 503).await;
     assert_eq!(health.body["state"], "reopening");
     assert_eq!(health.body["generation"], 1);
-    assert!(health.body["last_end"]["status"].is_string());
+    // Why the lane has ended is still known when opening has failed again and again.
+    let health = timeout(SOON, async {
+        loop {
+            let health = client.health().await.unwrap();
+            if health.body["last_open_error"]["attempts"].as_u64() >= Some(2) {
+                break health;
+            }
+        }
+    });
+    let body = health.await.unwrap().body;
+    let (end, open) = (&body["last_end"], &body["last_open_error"]);
+    assert!(end["cause"].as_str().unwrap().contains("error number 5"));
+    assert_eq!(end["status"], "HW_ERROR (6)");
+    assert!(open["cause"].as_str().unwrap().contains("model.xum"));
+    assert!(open["status"].is_string());
     let refused = client.classify(&ZERO).await.unwrap();
     assert_eq!(
         (refused.status, refused.header("retry-after")),
@@ -245,7 +259,7 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
     assert!(
         refused
             .error()
-            .starts_with("the device is being opened again: ")
+            .starts_with("the device is being opened again; it was lost: SEMAPHORE_INCREMENT")
     );
 
     fs::copy(Options::default().model, &model).unwrap();
@@ -256,6 +270,9 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
         (health.status, &health.body["generation"]),
         (200, &json!(2))
     );
+    let end = &health.body["last_end"]["cause"];
+    assert!(end.as_str().unwrap().contains("error number 5"));
+    assert!(health.body["last_open_error"].is_null());
     fs::remove_dir_all(&directory).unwrap();
     assert_eq!(service.shut_down().await.generations, 2);
 }
