@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::error::Error;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Longest body that is read, bytes: 64 pixels as JSON with much white space.
 const MAX_BODY: usize = 4096;
@@ -92,13 +92,22 @@ impl Routes {
     {
         let image = image(request, self.body_limit).await?;
         let door = self.door()?;
-        let place = match door.place(self.wait).await {
-            Ok(place) => place,
-            Err(NoPlace::Busy) => return Err(Unavailable::Busy { waited: self.wait }.into()),
+        let waits = Instant::now();
+        let (door, place) = match door.place(self.wait).await {
+            // The lane has ended meanwhile, but the next one may serve already. Tried once: a client is not kept for lane
+            // after lane.
             Err(NoPlace::Shut) => {
-                return Err(self.door().err().unwrap_or(Unavailable::abandoned()).into());
+                let next = self.door()?;
+                let left = self.wait.saturating_sub(waits.elapsed());
+                let place = next.place(left).await;
+                (next, place)
             }
+            place => (door, place),
         };
+        let place = place.map_err(|reason| match reason {
+            NoPlace::Busy => Unavailable::Busy { waited: self.wait },
+            NoPlace::Shut => self.door().err().unwrap_or(Unavailable::abandoned()),
+        })?;
         Ok(door.classify(image, place).await?)
     }
 
@@ -198,3 +207,47 @@ fn json(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
 }
 
 const _: () = assert!(MAX_BODY > 4 * PIXELS, "every image fits, as JSON too");
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::lane;
+    use crate::options::Options;
+    use futures::poll;
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn f6_a_request_that_waited_for_a_lane_that_ended_is_served_by_the_next_one() {
+        let options = Options {
+            depth: 1,
+            ..Options::default()
+        };
+        let (first, _workings) = lane::open(&options, 1, None).unwrap();
+        let (second, workings) = lane::open(&options, 2, None).unwrap();
+        let door = first.door.clone();
+        let only_place = door.place(LONG).await.unwrap();
+        let (states, state) = watch::channel(State::Serving(first));
+        let routes = Routes {
+            state,
+            wait: LONG,
+            body_limit: LONG,
+        };
+        let request = Request::post("/classify").header(CONTENT_TYPE, "application/octet-stream");
+        let request = request.body(Full::new(Bytes::from_static(&[0; PIXELS])));
+        let mut answer = pin!(routes.answer(request.unwrap()));
+        assert!(poll!(answer.as_mut()).is_pending());
+
+        // The next lane serves before the request hears of the end of the first.
+        let ended = states.send_replace(State::Serving(second));
+        door.shut();
+        for slot in workings.slots {
+            tokio::spawn(slot.serve(Arc::clone(&workings.jobs)));
+        }
+        assert_eq!(answer.await.status(), StatusCode::OK);
+        drop((ended, only_place));
+    }
+}
