@@ -186,8 +186,8 @@ impl Refusal {
         let mut response = json(self.status(), &body);
         let headers = response.headers_mut();
         match self {
-            Self::Unavailable(unavailable) => {
-                headers.insert(RETRY_AFTER, unavailable.retry_after().into());
+            Self::Unavailable(_) => {
+                headers.insert(RETRY_AFTER, Unavailable::RETRY_AFTER.into());
             }
             Self::Method { allowed, .. } => {
                 headers.insert(ALLOW, HeaderValue::from_static(allowed));
@@ -223,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn f6_a_request_that_waited_for_a_lane_that_ended_is_served_by_the_next_one() {
         let options = Options {
-            depth: 1,
+            depth: Some(1),
             ..Options::default()
         };
         let (first, _workings) = lane::open(&options, 1, None).unwrap();

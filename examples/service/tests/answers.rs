@@ -150,9 +150,9 @@ async fn a_body_that_is_too_long_is_not_read() {
 #[tokio::test]
 async fn what_finds_no_room_is_told_when_to_try_again() {
     let options = Options {
-        depth: 1,
+        depth: Some(1),
         wait: Duration::from_millis(20),
-        exec_timeout: SOON,
+        exec_timeout: Some(SOON),
         faults: vec![first_execution_takes(Duration::from_secs(2))],
         ..Options::default()
     };
@@ -176,9 +176,9 @@ async fn what_finds_no_room_is_told_when_to_try_again() {
 #[tokio::test]
 async fn a_client_that_goes_away_takes_nothing_with_it() {
     let options = Options {
-        depth: 1,
+        depth: Some(1),
         wait: SOON,
-        exec_timeout: SOON,
+        exec_timeout: Some(SOON),
         faults: vec![first_execution_takes(Duration::from_secs(1))],
         ..Options::default()
     };
@@ -231,6 +231,7 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
     let mut client = Client::connect(service.address()).await.unwrap();
     let failed = client.classify(&ZERO).await.unwrap();
     assert_eq!(failed.status, 503);
+    assert_eq!(failed.header("retry-after"), Some("1"));
     assert_eq!(failed.body["status"], "HW_ERROR (6)");
     assert!(failed.error().contains("error number 5"), "{failed:?}");
     let health = until_health(&mut client, 503).await;
@@ -286,9 +287,9 @@ async fn f6_a_request_that_waits_when_the_device_is_lost_is_told_so() {
     let engine = Engine::Dve;
     let fault = Fault::HangEngine { engine };
     let options = Options {
-        depth: 1,
+        depth: Some(1),
         wait: SOON,
-        exec_timeout: Duration::from_millis(300),
+        exec_timeout: Some(Duration::from_millis(300)),
         faults: vec![FaultPlan {
             rules: vec![Rule { when, fault }],
         }],
@@ -322,9 +323,9 @@ async fn f6_a_request_that_waits_when_the_device_is_lost_is_told_so() {
 #[tokio::test]
 async fn closing_while_busy_answers_what_is_under_way() {
     let options = Options {
-        depth: 2,
+        depth: Some(2),
         wait: SOON,
-        exec_timeout: SOON,
+        exec_timeout: Some(SOON),
         faults: vec![first_execution_takes(Duration::from_secs(2))],
         ..Options::default()
     };
@@ -470,7 +471,7 @@ fn the_command_line_is_checked_value_by_value() {
     let options = parse(&["--cores", "2", "--listen=[::1]:80"])
         .unwrap()
         .unwrap();
-    assert_eq!((options.cores, options.listen.port()), (2, 80));
+    assert_eq!((options.cores, options.listen.port()), (Some(2), 80));
     assert!(parse(&["--help"]).unwrap().is_none());
     for (arguments, error) in [
         (["--depth", "64"], "--depth 64 is not allowed: 1 to 63"),

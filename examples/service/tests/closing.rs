@@ -65,7 +65,7 @@ fn patient() -> Options {
     };
     Options {
         wait: SOON,
-        exec_timeout: SOON,
+        exec_timeout: Some(SOON),
         limits,
         ..Options::default()
     }
@@ -108,9 +108,9 @@ async fn f6_a_service_that_has_leaked_three_runtimes_ends_and_says_why() {
         ],
     };
     let mut options = Options {
-        cores: 2,
-        depth: 1,
-        exec_timeout: 10 * SOON,
+        cores: Some(2),
+        depth: Some(1),
+        exec_timeout: Some(10 * SOON),
         faults: vec![plan; 4],
         ..patient()
     };

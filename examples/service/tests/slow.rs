@@ -74,7 +74,7 @@ async fn service(change: impl FnOnce(&mut Limits)) -> Service {
     let options = Options {
         connections: 1,
         wait: SOON,
-        exec_timeout: SOON,
+        exec_timeout: Some(SOON),
         limits,
         ..Options::default()
     };

@@ -38,10 +38,10 @@ fn ten_thousand_requests_get_one_answer_each_while_devices_are_lost() {
     let plans = plans();
     let lost = plans.len() as u32;
     let options = Options {
-        cores: CORES,
-        depth: 4,
+        cores: Some(CORES),
+        depth: Some(4),
         wait: Duration::from_secs(20),
-        exec_timeout: EXEC_TIMEOUT,
+        exec_timeout: Some(EXEC_TIMEOUT),
         faults: plans,
         // Clients wait for the next lane with their connections idle.
         limits: Limits {
