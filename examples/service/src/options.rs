@@ -6,9 +6,11 @@ pub use crate::limits::Limits;
 use lexopt::prelude::*;
 use nrta::simulated::FaultPlan;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 /// What `--help` prints.
@@ -77,9 +79,19 @@ impl Default for Options {
 /// The command line is not acceptable.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionError {
-    /// An option that does not exist, has no value, or one of the wrong form.
-    #[error(transparent)]
+    /// An option that does not exist, or has no value. The text names it.
+    #[error("{0}: --help says what there is")]
     CommandLine(#[from] lexopt::Error),
+    /// A value of the wrong form.
+    #[error("--{option} {value:?} is not allowed: {why}")]
+    Form {
+        /// Which option.
+        option: &'static str,
+        /// What was given.
+        value: OsString,
+        /// Why not.
+        why: String,
+    },
     /// A number out of its range.
     #[error("--{option} {value} is not allowed: {least} to {most}")]
     Range {
@@ -115,7 +127,7 @@ impl Options {
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("help") | Short('h') => return Ok(None),
-                Long("listen") => options.listen = parser.value()?.parse()?,
+                Long("listen") => options.listen = parsed(&mut parser, "listen")?,
                 Long("model") => options.model = parser.value()?.into(),
                 Long("cores") => options.cores = Some(number(&mut parser, "cores", 1, 256)?),
                 Long("depth") => options.depth = Some(number(&mut parser, "depth", 1, 63)?),
@@ -149,13 +161,31 @@ impl Options {
     }
 }
 
+/// The value of an option, of a form that the type has.
+fn parsed<T: FromStr<Err: Display>>(
+    parser: &mut lexopt::Parser,
+    option: &'static str,
+) -> Result<T, OptionError> {
+    let value = parser.value()?;
+    let failed = |why| OptionError::Form {
+        option,
+        value: value.clone(),
+        why,
+    };
+    let text = value
+        .to_str()
+        .ok_or_else(|| failed("it is not UTF-8".into()))?;
+    text.parse()
+        .map_err(|error: T::Err| failed(error.to_string()))
+}
+
 fn number<T: TryFrom<u64>>(
     parser: &mut lexopt::Parser,
     option: &'static str,
     least: u64,
     most: u64,
 ) -> Result<T, OptionError> {
-    let value: u64 = parser.value()?.parse()?;
+    let value: u64 = parsed(parser, option)?;
     let number = T::try_from(value).ok();
     number
         .filter(|_| (least..=most).contains(&value))

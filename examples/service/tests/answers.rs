@@ -479,13 +479,34 @@ fn the_command_line_is_checked_value_by_value() {
             ["--timeout", "0"],
             "--timeout 0 is not allowed: 1 to 3600000",
         ),
-        (["--cores", "two"], "cannot parse argument \"two\""),
-        (["--listen", "here"], "cannot parse argument \"here\""),
+        (
+            ["--cores", "two"],
+            "--cores \"two\" is not allowed: invalid digit",
+        ),
+        (
+            ["--listen", "here"],
+            "--listen \"here\" is not allowed: invalid",
+        ),
         (
             ["--faults", "no/such.json"],
             "--faults no/such.json: No such file",
         ),
-        (["--color", "red"], "invalid option '--color'"),
+        (
+            ["--color", "red"],
+            "invalid option '--color': --help says what there is",
+        ),
+        (
+            ["--depth=2", "red"],
+            "unexpected argument \"red\": --help says what there is",
+        ),
+        (
+            ["--depth=2", "--wait"],
+            "missing argument for option '--wait': --help says what there is",
+        ),
+        (
+            ["--depth=2", "--wait=-1"],
+            "--wait \"-1\" is not allowed: invalid digit",
+        ),
     ] {
         let refused = parse(&arguments).unwrap_err();
         assert!(refused.starts_with(error), "{refused}");
