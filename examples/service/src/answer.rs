@@ -1,6 +1,13 @@
 //! What a client gets: the answer to its image, or why there is none now.
 //!
 //! Made by `slot`, `lane` and `supervisor`, written to the client by `http`.
+//!
+//! **A result that is no number.** The device says of an execution whose results hold a NaN that it has failed (1003 of the
+//! C interface), and the client gets 503: trying again is right where a fault of the device has done it. The digits model gives
+//! numbers for every valid image. A model that does not - one that divides by its input, or overflows on some - gives a NaN for
+//! the same input each time, and a client that tries again never gets an answer. A service with such a model tells the two
+//! apart: it answers 422 to [`Status`] 1003, without `Retry-After`, or has it ignored where the runtime is opened
+//! ([`nrta::Builder::numerical_errors`]) and writes the scores that are no numbers as `null`.
 
 use nrta::{Cause, Refused, RequestError, Status};
 use serde_json::{Value, json};
@@ -43,7 +50,7 @@ pub enum Unavailable {
         cause: String,
     },
     /// There is no lane: the device is being opened again.
-    #[error("the device is being opened again: {}", .0.text)]
+    #[error("the device is being opened again; it was lost: {}", .0.text)]
     Reopening(
         /// What has ended the lane before.
         Cause,
@@ -54,6 +61,10 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
+    /// In how many seconds a client may try again. The next request may well succeed at once, but clients that all try again
+    /// at once would be a load of its own.
+    pub const RETRY_AFTER: u32 = 1;
+
     /// The slot that had the request is gone.
     pub(crate) fn abandoned() -> Self {
         Self::Failed {
@@ -74,15 +85,6 @@ impl Unavailable {
     }
 
     /// In how many seconds a client may try again.
-    #[must_use]
-    pub fn retry_after(&self) -> u32 {
-        match self {
-            // The next request may well succeed.
-            Self::Failed { .. } => 0,
-            Self::Busy { .. } | Self::Reopening(_) | Self::Closing => 1,
-        }
-    }
-
     /// The body of a response.
     #[must_use]
     pub fn to_json(&self) -> Value {

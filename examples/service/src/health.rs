@@ -1,40 +1,42 @@
-//! What `GET /health` says: whether there is a lane, why the last one ended, and how each queue is.
+//! What `GET /health` says: whether there is a lane, why the last one ended, why the next one was
+//! not opened, and how each queue is.
 //!
 //! Called by `http`. Takes no lock of the lane, so it answers whatever the device does.
 
-use crate::lane::{CoreQueues, Lane};
-use crate::supervisor::State;
+use crate::lane::CoreQueues;
+use crate::supervisor::{FailedOpening, State};
 use nrta::{Cause, QueueSnapshot};
 use serde_json::{Value, json};
 
 /// Whether requests are served, and the whole story.
 pub(crate) fn report(state: &State) -> (bool, Value) {
-    match state {
-        State::Serving(lane) => (true, serving(lane)),
-        State::Reopening { generation, cause } => {
-            (false, without_lane("reopening", *generation, Some(cause)))
-        }
-        State::Closing { generation } => (false, without_lane("closing", *generation, None)),
-    }
-}
-
-fn serving(lane: &Lane) -> Value {
-    let cores: Vec<Value> = lane.queues.iter().map(core).collect();
-    json!({
-        "state": "serving",
-        "generation": lane.generation,
-        "last_end": lane.before.as_ref().map(reason),
+    let cores: Vec<Value> = match state {
+        State::Serving(lane) => lane.queues.iter().map(core).collect(),
+        State::Reopening { .. } | State::Closing { .. } => Vec::new(),
+    };
+    let (name, last_end, open_error) = match state {
+        State::Serving(lane) => ("serving", lane.before.as_ref(), None),
+        State::Reopening {
+            last_end,
+            open_error,
+            ..
+        } => ("reopening", Some(last_end), open_error.as_ref()),
+        State::Closing { .. } => ("closing", None, None),
+    };
+    let report = json!({
+        "state": name,
+        "generation": state.generation(),
+        "last_end": last_end.map(reason),
+        "last_open_error": open_error.map(failed_opening),
         "cores": cores,
-    })
+    });
+    (matches!(state, State::Serving(_)), report)
 }
 
-fn without_lane(state: &str, generation: u32, cause: Option<&Cause>) -> Value {
-    json!({
-        "state": state,
-        "generation": generation,
-        "last_end": cause.map(reason),
-        "cores": [],
-    })
+fn failed_opening(failed: &FailedOpening) -> Value {
+    let mut reason = reason(&failed.error);
+    reason["attempts"] = failed.attempts.into();
+    reason
 }
 
 fn reason(cause: &Cause) -> Value {

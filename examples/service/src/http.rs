@@ -21,12 +21,10 @@ use serde_json::{Value, json};
 use std::error::Error;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Longest body that is read, bytes: 64 pixels as JSON with much white space.
 const MAX_BODY: usize = 4096;
-/// How long a client may take to send it.
-const BODY_LIMIT: Duration = Duration::from_secs(10);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What the answering of requests needs to know.
@@ -35,6 +33,8 @@ pub(crate) struct Routes {
     pub(crate) state: watch::Receiver<State>,
     /// How long a request may wait for a slot.
     pub(crate) wait: Duration,
+    /// How long a client may take to send a body.
+    pub(crate) body_limit: Duration,
 }
 
 /// A request that is answered with anything but 200.
@@ -51,8 +51,8 @@ enum Refusal {
     ContentType(HeaderValue),
     #[error("the body is longer than {MAX_BODY} bytes")]
     TooLong,
-    #[error("the body did not arrive within {} s", BODY_LIMIT.as_secs())]
-    TooSlow,
+    #[error("the body did not arrive within {} ms", .0.as_millis())]
+    TooSlow(Duration),
     #[error("the body did not arrive: {0}")]
     Body(Box<dyn Error + Send + Sync>),
     #[error(transparent)]
@@ -90,15 +90,24 @@ impl Routes {
         B: Body,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let image = image(request).await?;
+        let image = image(request, self.body_limit).await?;
         let door = self.door()?;
-        let place = match door.place(self.wait).await {
-            Ok(place) => place,
-            Err(NoPlace::Busy) => return Err(Unavailable::Busy { waited: self.wait }.into()),
+        let waits = Instant::now();
+        let (door, place) = match door.place(self.wait).await {
+            // The lane has ended meanwhile, but the next one may serve already. Tried once: a client is not kept for lane
+            // after lane.
             Err(NoPlace::Shut) => {
-                return Err(self.door().err().unwrap_or(Unavailable::abandoned()).into());
+                let next = self.door()?;
+                let left = self.wait.saturating_sub(waits.elapsed());
+                let place = next.place(left).await;
+                (next, place)
             }
+            place => (door, place),
         };
+        let place = place.map_err(|reason| match reason {
+            NoPlace::Busy => Unavailable::Busy { waited: self.wait },
+            NoPlace::Shut => self.door().err().unwrap_or(Unavailable::abandoned()),
+        })?;
         Ok(door.classify(image, place).await?)
     }
 
@@ -118,18 +127,18 @@ impl Routes {
 }
 
 /// The image in a request's body, in the form that its content type says.
-async fn image<B>(request: Request<B>) -> Result<Image, Refusal>
+async fn image<B>(request: Request<B>, limit: Duration) -> Result<Image, Refusal>
 where
     B: Body,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let is_raw = is_raw(request.headers())?;
     let body = Limited::new(request.into_body(), MAX_BODY);
-    let body = match timeout(BODY_LIMIT, body.collect()).await {
+    let body = match timeout(limit, body.collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::TooLong),
         Ok(Err(error)) => return Err(Refusal::Body(error)),
-        Err(_) => return Err(Refusal::TooSlow),
+        Err(_) => return Err(Refusal::TooSlow(limit)),
     };
     Ok(match is_raw {
         true => Image::from_bytes(&body)?,
@@ -163,7 +172,7 @@ impl Refusal {
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Body(_) | Self::Image(_) => StatusCode::BAD_REQUEST,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -177,8 +186,8 @@ impl Refusal {
         let mut response = json(self.status(), &body);
         let headers = response.headers_mut();
         match self {
-            Self::Unavailable(unavailable) => {
-                headers.insert(RETRY_AFTER, unavailable.retry_after().into());
+            Self::Unavailable(_) => {
+                headers.insert(RETRY_AFTER, Unavailable::RETRY_AFTER.into());
             }
             Self::Method { allowed, .. } => {
                 headers.insert(ALLOW, HeaderValue::from_static(allowed));
@@ -198,3 +207,47 @@ fn json(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
 }
 
 const _: () = assert!(MAX_BODY > 4 * PIXELS, "every image fits, as JSON too");
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::lane;
+    use crate::options::Options;
+    use futures::poll;
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn f6_a_request_that_waited_for_a_lane_that_ended_is_served_by_the_next_one() {
+        let options = Options {
+            depth: Some(1),
+            ..Options::default()
+        };
+        let (first, _workings) = lane::open(&options, 1, None).unwrap();
+        let (second, workings) = lane::open(&options, 2, None).unwrap();
+        let door = first.door.clone();
+        let only_place = door.place(LONG).await.unwrap();
+        let (states, state) = watch::channel(State::Serving(first));
+        let routes = Routes {
+            state,
+            wait: LONG,
+            body_limit: LONG,
+        };
+        let request = Request::post("/classify").header(CONTENT_TYPE, "application/octet-stream");
+        let request = request.body(Full::new(Bytes::from_static(&[0; PIXELS])));
+        let mut answer = pin!(routes.answer(request.unwrap()));
+        assert!(poll!(answer.as_mut()).is_pending());
+
+        // The next lane serves before the request hears of the end of the first.
+        let ended = states.send_replace(State::Serving(second));
+        door.shut();
+        for slot in workings.slots {
+            tokio::spawn(slot.serve(Arc::clone(&workings.jobs)));
+        }
+        assert_eq!(answer.await.status(), StatusCode::OK);
+        drop((ended, only_place));
+    }
+}

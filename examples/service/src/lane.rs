@@ -13,11 +13,18 @@ use crate::options::Options;
 use crate::slot::{Job, Jobs, Slot};
 use futures::StreamExt;
 use futures::stream::{SelectAll, select_all};
-use nrta::{Cause, ComputeQueue, Core, Health, HealthWatch, Model, Runtime, TensorOpQueue};
+use nrta::{
+    Builder, Cause, ComputeQueue, Core, Health, HealthWatch, Model, Origin, Runtime, TensorOpQueue,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
+
+/// Requests in flight on each core when nobody says so.
+const DEPTH: u64 = 8;
+/// How long an execution may take when nobody says so.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What others see of an open lane.
 #[derive(Debug)]
@@ -92,25 +99,20 @@ pub(crate) fn open(
     before: Option<Cause>,
 ) -> Result<(Lane, Workings), OpenError> {
     let model = Model::open(&options.model).map_err(nrta::Error::from)?;
-    let runtime = Runtime::builder()
-        .cores(options.cores)
-        .compute_limit(options.depth.into())
-        .exec_timeout(Some(options.exec_timeout))
-        .simulated_faults(options.faults_of(generation))
-        .simulated_seed(generation.into())
-        .open()?;
+    let runtime = builder(options, generation)?.open()?;
+    let depth = runtime.settings().compute_limit.value;
     let mut queues = Vec::new();
     let mut slots_by_core = Vec::new();
-    for core in 0..options.cores {
+    for core in 0..runtime.cores() {
         let core = runtime.core(core)?;
         let loaded = core.load(&model, 1)?;
-        let slots = (0..options.depth).map(|_| Slot::new(&core, &loaded));
+        let slots = (0..depth).map(|_| Slot::new(&core, &loaded));
         slots_by_core.push(slots.collect::<Result<Vec<_>, _>>()?.into_iter());
         queues.push(CoreQueues::new(&core)?);
     }
     // Slots take turns, so cores do.
     let mut slots = Vec::new();
-    for _ in 0..options.depth {
+    for _ in 0..depth {
         slots.extend(slots_by_core.iter_mut().filter_map(Iterator::next));
     }
     let places = Arc::new(Semaphore::new(slots.len()));
@@ -132,6 +134,38 @@ pub(crate) fn open(
         queues,
     };
     Ok((lane, workings))
+}
+
+/// What the environment says, what the options say instead, and what the service has for what nobody says.
+fn builder(options: &Options, generation: u32) -> Result<Builder, nrta::Error> {
+    let mut builder = Builder::from_env()?;
+    if let Some(cores) = options.cores {
+        builder = builder.cores(cores);
+    }
+    if let Some(depth) = options.depth {
+        builder = builder.compute_limit(depth.into());
+    }
+    if let Some(limit) = options.exec_timeout {
+        builder = builder.exec_timeout(Some(limit));
+    }
+    if let Some(plan) = options.faults_of(generation) {
+        builder = builder.simulated_faults(plan);
+    }
+    let settings = builder.settings()?;
+    if settings.cores.origin == Origin::Default {
+        builder = builder.cores(1);
+    }
+    if settings.compute_limit.origin == Origin::Default {
+        builder = builder.compute_limit(DEPTH);
+    }
+    if settings.exec_timeout.origin == Origin::Default {
+        // Without one a core that hangs is never lost.
+        builder = builder.exec_timeout(Some(EXEC_TIMEOUT));
+    }
+    if settings.seed.origin == Origin::Default {
+        builder = builder.simulated_seed(generation.into());
+    }
+    Ok(builder)
 }
 
 impl Door {

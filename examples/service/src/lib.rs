@@ -32,6 +32,8 @@
 //! | `supervisor` | lane after lane |
 //! | `lane` | one runtime and its slots |
 //! | `slot` | one request at a time through the device |
+//! | [`options::Limits`] | how long the service waits for clients |
+//! | `write_limit` | writes that fail when a client takes nothing |
 //! | `log` | what is said on standard error |
 #![forbid(unsafe_code)]
 
@@ -40,12 +42,14 @@ mod health;
 mod http;
 pub mod image;
 mod lane;
+mod limits;
 mod log;
 pub mod options;
 mod server;
 pub mod service;
 mod slot;
 mod supervisor;
+mod write_limit;
 
 pub use options::Options;
-pub use service::{Progress, Service, StartError, Summary};
+pub use service::{Ended, Progress, Service, StartError, Summary};

@@ -6,7 +6,10 @@
 //!            ┌────────────────────────────── opened ──────────────────────────────────────┐
 //!            v                                                                            │
 //!   Serving(lane) ── a queue degrades ──> Reopening(cause) ── slots end, close, pause ── open ── fails: again
+//!            │                                                    └── too much leaked ──> Closing
 //!            └────── told to stop ──────> Closing ── slots end, close
+//!
+//! A service that closes opens no lane: a Reopening becomes Closing as soon as it is told.
 //! ```
 //!
 //! Opening and closing block, so they run on threads of their own. Closing has a limit: what does not end by then is leaked by
@@ -23,24 +26,36 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-/// How long the requests of a lane that has ended may take, and then its closing.
-const END_LIMIT: Duration = Duration::from_secs(5);
 /// Pause before opening is tried again; doubles each time, until a lane has answered somebody.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Runtimes that are leaked before the supervisor gives up: each one keeps threads and memory.
+const MOST_LEAKED: u32 = 3;
 
 /// What there is for requests now.
 #[derive(Debug)]
 pub(crate) enum State {
     Serving(Lane),
-    /// No lane: the last one has ended, and why.
+    /// No lane.
     Reopening {
         generation: u32,
-        cause: Cause,
+        /// Why the last one has ended.
+        last_end: Cause,
+        /// Why the next one was not opened, when that was tried.
+        open_error: Option<FailedOpening>,
     },
     Closing {
         generation: u32,
     },
+}
+
+/// Opening a lane has failed, perhaps again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct FailedOpening {
+    /// How often.
+    pub(crate) attempts: u32,
+    /// Why, the last time.
+    pub(crate) error: Cause,
 }
 
 impl State {
@@ -48,7 +63,7 @@ impl State {
     pub(crate) fn door(&self) -> Result<Door, Unavailable> {
         match self {
             Self::Serving(lane) => Ok(lane.door.clone()),
-            Self::Reopening { cause, .. } => Err(Unavailable::Reopening(cause.clone())),
+            Self::Reopening { last_end, .. } => Err(Unavailable::Reopening(last_end.clone())),
             Self::Closing { .. } => Err(Unavailable::Closing),
         }
     }
@@ -73,10 +88,22 @@ impl State {
     }
 }
 
+/// What the supervisor says when it ends.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    /// Runtimes that did not end in time.
+    pub(crate) leaked: u32,
+    /// What has ended the last lane, when the supervisor has given up because there were too many of them.
+    pub(crate) gave_up: Option<Cause>,
+}
+
 /// Lane after lane, until it is told to stop.
 pub(crate) struct Supervisor {
     pub(crate) options: Arc<Options>,
     pub(crate) state: watch::Sender<State>,
+    /// The service closes: a lane that serves goes on for requests under way, but no other one is opened.
+    pub(crate) closing: watch::Receiver<bool>,
+    /// No request is under way any more.
     pub(crate) stop: watch::Receiver<bool>,
     /// Runtimes that did not end in time.
     pub(crate) leaked: u32,
@@ -85,8 +112,8 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Serves with what `workings` has, and then with what is opened after it. Gives back how many runtimes were leaked.
-    pub(crate) async fn run(mut self, mut workings: Workings) -> u32 {
+    /// Serves with what `workings` has, and then with what is opened after it, until it is told to stop or has leaked too much.
+    pub(crate) async fn run(mut self, mut workings: Workings) -> Lanes {
         loop {
             let generation = self.state.borrow().generation();
             let mut slots = JoinSet::new();
@@ -102,7 +129,8 @@ impl Supervisor {
             let next = match &ended {
                 Some(cause) => State::Reopening {
                     generation,
-                    cause: cause.clone(),
+                    last_end: cause.clone(),
+                    open_error: None,
                 },
                 None => State::Closing { generation },
             };
@@ -113,16 +141,27 @@ impl Supervisor {
             }
             self.end(workings, slots, queues).await;
             let Some(cause) = ended else {
-                return self.leaked;
+                return self.lanes(None);
             };
             let (status, text) = (cause.status, &cause.text);
             log::say(format_args!(
                 "lane {generation} has ended: {status}: {text}"
             ));
+            if self.leaked >= MOST_LEAKED {
+                self.state.send_replace(State::Closing { generation });
+                return self.lanes(Some(cause));
+            }
             match self.reopen(generation, cause).await {
                 Some(opened) => workings = opened,
-                None => return self.leaked,
+                None => return self.lanes(None),
             }
+        }
+    }
+
+    fn lanes(&self, gave_up: Option<Cause>) -> Lanes {
+        Lanes {
+            leaked: self.leaked,
+            gave_up,
         }
     }
 
@@ -134,15 +173,16 @@ impl Supervisor {
             jobs,
             ..
         } = workings;
+        let limit = self.options.limits.lane_end;
         let all_end = async { while slots.join_next().await.is_some() {} };
-        if timeout(END_LIMIT, all_end).await.is_err() {
+        if timeout(limit, all_end).await.is_err() {
             // Their clients are told: with a slot goes its request, and with that the way to the client.
             slots.shutdown().await;
         }
         // A request that has come in since the last slot was given up.
         drop(jobs);
         let close = move || {
-            let closed = close(runtime);
+            let closed = close(runtime, limit);
             drop((health, queues));
             closed
         };
@@ -151,29 +191,44 @@ impl Supervisor {
         }
     }
 
-    /// Opens the next lane, however long it takes; `None` when told to stop meanwhile.
-    async fn reopen(&mut self, generation: u32, mut cause: Cause) -> Option<Workings> {
+    /// Opens the next lane, however long it takes; `None` when the service closes meanwhile.
+    async fn reopen(&mut self, generation: u32, last_end: Cause) -> Option<Workings> {
+        let next = generation + 1;
+        let mut attempts = 0;
         loop {
             tokio::select! {
                 () = sleep(self.pause) => {}
-                () = stopped(&mut self.stop) => {
-                    self.state.send_replace(State::Closing { generation });
-                    return None;
-                }
+                () = stopped(&mut self.closing) => {}
+            }
+            if *self.closing.borrow() {
+                self.state.send_replace(State::Closing { generation });
+                return None;
             }
             self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-            match open(&self.options, generation + 1, Some(cause.clone())).await {
+            let error = match open(&self.options, next, Some(last_end.clone())).await {
+                Ok((lane, workings)) if *self.closing.borrow() => {
+                    // Too late: nobody has seen it.
+                    self.state.send_replace(State::Closing { generation });
+                    let queues = State::Serving(lane).into_queues();
+                    self.end(workings, JoinSet::new(), queues).await;
+                    return None;
+                }
                 Ok((lane, workings)) => {
                     self.state.send_replace(State::Serving(lane));
+                    log::say(format_args!("lane {next} serves"));
                     return Some(workings);
                 }
-                Err(failed) => cause = failed,
-            }
-            let (next, text) = (generation + 1, &cause.text);
-            log::say(format_args!("lane {next} was not opened: {text}"));
+                Err(error) => error,
+            };
+            attempts += 1;
+            let text = &error.text;
+            log::say(format_args!(
+                "lane {next} was not opened, attempt {attempts}: {text}"
+            ));
             self.state.send_replace(State::Reopening {
                 generation,
-                cause: cause.clone(),
+                last_end: last_end.clone(),
+                open_error: Some(FailedOpening { attempts, error }),
             });
         }
     }
@@ -207,8 +262,8 @@ async fn open(
 }
 
 /// Whether the runtime is gone. Blocks.
-fn close(runtime: Runtime) -> bool {
-    match runtime.close_within(END_LIMIT) {
+fn close(runtime: Runtime, limit: Duration) -> bool {
+    match runtime.close_within(limit) {
         Ok(()) => true,
         Err(error) => {
             log::say(format_args!("a runtime was leaked: {error}"));

@@ -150,9 +150,9 @@ async fn a_body_that_is_too_long_is_not_read() {
 #[tokio::test]
 async fn what_finds_no_room_is_told_when_to_try_again() {
     let options = Options {
-        depth: 1,
+        depth: Some(1),
         wait: Duration::from_millis(20),
-        exec_timeout: SOON,
+        exec_timeout: Some(SOON),
         faults: vec![first_execution_takes(Duration::from_secs(2))],
         ..Options::default()
     };
@@ -176,9 +176,9 @@ async fn what_finds_no_room_is_told_when_to_try_again() {
 #[tokio::test]
 async fn a_client_that_goes_away_takes_nothing_with_it() {
     let options = Options {
-        depth: 1,
+        depth: Some(1),
         wait: SOON,
-        exec_timeout: SOON,
+        exec_timeout: Some(SOON),
         faults: vec![first_execution_takes(Duration::from_secs(1))],
         ..Options::default()
     };
@@ -231,12 +231,27 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
     let mut client = Client::connect(service.address()).await.unwrap();
     let failed = client.classify(&ZERO).await.unwrap();
     assert_eq!(failed.status, 503);
+    assert_eq!(failed.header("retry-after"), Some("1"));
     assert_eq!(failed.body["status"], "HW_ERROR (6)");
     assert!(failed.error().contains("error number 5"), "{failed:?}");
     let health = until_health(&mut client, 503).await;
     assert_eq!(health.body["state"], "reopening");
     assert_eq!(health.body["generation"], 1);
-    assert!(health.body["last_end"]["status"].is_string());
+    // Why the lane has ended is still known when opening has failed again and again.
+    let health = timeout(SOON, async {
+        loop {
+            let health = client.health().await.unwrap();
+            if health.body["last_open_error"]["attempts"].as_u64() >= Some(2) {
+                break health;
+            }
+        }
+    });
+    let body = health.await.unwrap().body;
+    let (end, open) = (&body["last_end"], &body["last_open_error"]);
+    assert!(end["cause"].as_str().unwrap().contains("error number 5"));
+    assert_eq!(end["status"], "HW_ERROR (6)");
+    assert!(open["cause"].as_str().unwrap().contains("model.xum"));
+    assert!(open["status"].is_string());
     let refused = client.classify(&ZERO).await.unwrap();
     assert_eq!(
         (refused.status, refused.header("retry-after")),
@@ -245,7 +260,7 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
     assert!(
         refused
             .error()
-            .starts_with("the device is being opened again: ")
+            .starts_with("the device is being opened again; it was lost: SEMAPHORE_INCREMENT")
     );
 
     fs::copy(Options::default().model, &model).unwrap();
@@ -256,6 +271,9 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
         (health.status, &health.body["generation"]),
         (200, &json!(2))
     );
+    let end = &health.body["last_end"]["cause"];
+    assert!(end.as_str().unwrap().contains("error number 5"));
+    assert!(health.body["last_open_error"].is_null());
     fs::remove_dir_all(&directory).unwrap();
     assert_eq!(service.shut_down().await.generations, 2);
 }
@@ -269,9 +287,9 @@ async fn f6_a_request_that_waits_when_the_device_is_lost_is_told_so() {
     let engine = Engine::Dve;
     let fault = Fault::HangEngine { engine };
     let options = Options {
-        depth: 1,
+        depth: Some(1),
         wait: SOON,
-        exec_timeout: Duration::from_millis(300),
+        exec_timeout: Some(Duration::from_millis(300)),
         faults: vec![FaultPlan {
             rules: vec![Rule { when, fault }],
         }],
@@ -305,9 +323,9 @@ async fn f6_a_request_that_waits_when_the_device_is_lost_is_told_so() {
 #[tokio::test]
 async fn closing_while_busy_answers_what_is_under_way() {
     let options = Options {
-        depth: 2,
+        depth: Some(2),
         wait: SOON,
-        exec_timeout: SOON,
+        exec_timeout: Some(SOON),
         faults: vec![first_execution_takes(Duration::from_secs(2))],
         ..Options::default()
     };
@@ -352,6 +370,7 @@ async fn the_program_serves_what_its_readme_sends_and_ends_by_sigterm() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_digits-service"))
         .args(["--cores", "2", "--depth", "4"])
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
@@ -378,7 +397,11 @@ async fn the_program_serves_what_its_readme_sends_and_ends_by_sigterm() {
     assert!(status.success(), "{status}");
     let mut rest = String::new();
     output.read_to_string(&mut rest).await.unwrap();
-    assert_eq!(rest, "closed: 1 lanes, 0 leaked\n");
+    assert_eq!(rest, "closed: 1 lane, 0 leaked\n");
+    let mut log = String::new();
+    let mut stderr = program.stderr.take().unwrap();
+    stderr.read_to_string(&mut log).await.unwrap();
+    assert_eq!(log, "lane 1 serves\n");
 }
 
 /// Pauses are a lower limit, which a slow machine does not break.
@@ -448,7 +471,7 @@ fn the_command_line_is_checked_value_by_value() {
     let options = parse(&["--cores", "2", "--listen=[::1]:80"])
         .unwrap()
         .unwrap();
-    assert_eq!((options.cores, options.listen.port()), (2, 80));
+    assert_eq!((options.cores, options.listen.port()), (Some(2), 80));
     assert!(parse(&["--help"]).unwrap().is_none());
     for (arguments, error) in [
         (["--depth", "64"], "--depth 64 is not allowed: 1 to 63"),
@@ -456,13 +479,34 @@ fn the_command_line_is_checked_value_by_value() {
             ["--timeout", "0"],
             "--timeout 0 is not allowed: 1 to 3600000",
         ),
-        (["--cores", "two"], "cannot parse argument \"two\""),
-        (["--listen", "here"], "cannot parse argument \"here\""),
+        (
+            ["--cores", "two"],
+            "--cores \"two\" is not allowed: invalid digit",
+        ),
+        (
+            ["--listen", "here"],
+            "--listen \"here\" is not allowed: invalid",
+        ),
         (
             ["--faults", "no/such.json"],
             "--faults no/such.json: No such file",
         ),
-        (["--color", "red"], "invalid option '--color'"),
+        (
+            ["--color", "red"],
+            "invalid option '--color': --help says what there is",
+        ),
+        (
+            ["--depth=2", "red"],
+            "unexpected argument \"red\": --help says what there is",
+        ),
+        (
+            ["--depth=2", "--wait"],
+            "missing argument for option '--wait': --help says what there is",
+        ),
+        (
+            ["--depth=2", "--wait=-1"],
+            "--wait \"-1\" is not allowed: invalid digit",
+        ),
     ] {
         let refused = parse(&arguments).unwrap_err();
         assert!(refused.starts_with(error), "{refused}");

@@ -8,6 +8,7 @@
 mod client;
 
 use client::{Client, RAW};
+use digits_service::options::Limits;
 use digits_service::{Options, Progress, Service, Summary};
 use nrta::simulated::{Engine, Fault, FaultPlan, Mark, Rule, When};
 use nrta::{Model, Runtime};
@@ -37,11 +38,16 @@ fn ten_thousand_requests_get_one_answer_each_while_devices_are_lost() {
     let plans = plans();
     let lost = plans.len() as u32;
     let options = Options {
-        cores: CORES,
-        depth: 4,
+        cores: Some(CORES),
+        depth: Some(4),
         wait: Duration::from_secs(20),
-        exec_timeout: EXEC_TIMEOUT,
+        exec_timeout: Some(EXEC_TIMEOUT),
         faults: plans,
+        // Clients wait for the next lane with their connections idle.
+        limits: Limits {
+            headers: Duration::from_secs(600),
+            ..Limits::default()
+        },
         ..Options::default()
     };
     let tokio = tokio_runtime();
