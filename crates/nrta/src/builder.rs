@@ -119,7 +119,9 @@ impl Builder {
     /// The host whose cores processes share, named by an existing directory; default none.
     ///
     /// Opening claims the cores then, all of them or none, until the runtime is closed or the process ends, however it ends.
-    /// When it was not said which cores, it takes the lowest that are free. See [`claims`](crate::claims).
+    /// When it was not said which cores, it takes the lowest that are free. See [`claims`](crate::claims). When it was not said
+    /// how large the machine is ([`Builder::simulated_tpbs`], [`Builder::simulated_instance`]), it has two logical cores, or
+    /// as many as this runtime needs if that is more; all who share should say the same.
     #[must_use]
     pub fn simulated_host(mut self, directory: impl Into<PathBuf>) -> Self {
         self.host.tell(Some(directory.into()));
@@ -162,7 +164,8 @@ impl Builder {
         self
     }
 
-    /// Physical cores of the simulated machine, 1 to 256; default those of the instance, or as many as the runtime needs.
+    /// Physical cores of the simulated machine, 1 to 256; default those of the instance, or as many as the runtime needs;
+    /// at least those of two logical cores where a host is named or the environment was read.
     #[must_use]
     pub fn simulated_tpbs(mut self, tpbs: u32) -> Self {
         self.tpbs.tell(tpbs);

@@ -16,7 +16,7 @@ use core::time::Duration;
 use xu_device::simulated::MachineConfig;
 use xu_worker::{CloseOptions, PollPolicy};
 
-/// Physical cores of a machine that the environment is asked for, and of which nobody says how large it is.
+/// Cores of a machine that processes share, or that the environment is asked for, and of which nobody says how large it is.
 const SMALL_MACHINE: u32 = 2;
 /// Most physical cores of a simulated machine.
 pub(crate) const MAX_TPBS: u32 = 256;
@@ -164,7 +164,8 @@ impl Builder {
         Ok((devices, tpbs))
     }
 
-    /// Physical cores for the logical ones that the builder was asked for; at least a small machine for the environment's.
+    /// Physical cores for the logical ones that the builder was asked for; at least a small machine for the environment's, and
+    /// where others are to have cores, too.
     fn needed_tpbs(&self, tpbs_per_core: u32) -> u32 {
         let told = |choice: &super::Choice<u32>| choice.told().copied();
         let cores = told(&self.cores).or((!self.is_by_environment).then_some(1));
@@ -172,10 +173,11 @@ impl Builder {
             let first = told(&self.first_core).unwrap_or(0);
             first.saturating_add(cores).saturating_mul(tpbs_per_core)
         });
-        let least = if self.is_by_environment {
-            SMALL_MACHINE
-        } else {
-            tpbs_per_core
+        let is_shared = self.host.or(None).value.is_some();
+        let least = match (self.is_by_environment, is_shared) {
+            (true, _) => SMALL_MACHINE,
+            (false, true) => SMALL_MACHINE * tpbs_per_core,
+            (false, false) => tpbs_per_core,
         };
         needed.max(least)
     }
