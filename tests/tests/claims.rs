@@ -117,6 +117,7 @@ impl Drop for Host {
 fn busy(opened: Result<Runtime, Error>) -> Busy {
     let error = opened.unwrap_err();
     assert_eq!(error.status(), Status::FAILURE);
+    assert_eq!(error.failure(), nrta::Failure::CoresHeld);
     match error {
         Error::Busy(busy) => *busy,
         other => panic!("{other}"),

@@ -214,7 +214,10 @@ impl Error {
     /// What kind of failure it is, and what to do about it.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        failure_of(self.status())
+        match self {
+            Self::Busy(_) => Failure::CoresHeld,
+            _ => failure_of(self.status()),
+        }
     }
 
     /// The status that the C ABI reports for this error.
@@ -492,10 +495,14 @@ pub struct RequestError<T> {
 }
 
 impl<T> RequestError<T> {
-    /// What kind of failure it is, and what to do about it.
+    /// What kind of failure it is, and what to do about it: [`Failure::Skipped`] for a request that was skipped, unless its
+    /// queue has broken.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        failure_of(self.status)
+        match failure_of(self.status) {
+            Failure::Unspecific if self.skipped => Failure::Skipped,
+            failure => failure,
+        }
     }
 
     /// The queue that it was a request of.
