@@ -109,7 +109,7 @@ impl Builder {
         self
     }
 
-    /// Devices that share the physical cores of the simulated machine evenly; default 1, or those of the instance.
+    /// Devices that share the physical cores of the simulated machine evenly ([`Builder::simulated_tpbs`] says how many); default 1, or those of the instance.
     #[must_use]
     pub fn simulated_devices(mut self, devices: u32) -> Self {
         self.devices.tell(devices);
@@ -157,7 +157,7 @@ impl Builder {
         self
     }
 
-    /// How often closing says in the log what it waits for, at least a millisecond; default every two minutes.
+    /// How often closing says in the log what it waits for, at least a millisecond, less is refused; default every two minutes.
     #[must_use]
     pub fn close_warn_every(mut self, every: Duration) -> Self {
         self.close_warn_every.tell(every);
@@ -213,7 +213,7 @@ impl Builder {
         self
     }
 
-    /// Usable memory of each simulated core, bytes; default 64 MiB.
+    /// Usable memory of each simulated core, bytes, 1 MiB to 4 GiB; default 64 MiB.
     #[must_use]
     pub fn simulated_hbm_bytes(mut self, bytes: u64) -> Self {
         self.hbm_bytes.tell(bytes);

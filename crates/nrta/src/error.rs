@@ -32,7 +32,7 @@ pub enum Error {
         /// What was given.
         value: u64,
         /// What would be accepted.
-        allowed: &'static str,
+        allowed: String,
     },
     /// A variable of the environment that opening depends on has a value that is not allowed.
     #[error("{variable} = {value:?} is not allowed: {allowed}")]
