@@ -57,7 +57,7 @@ pub enum Error {
     #[error(transparent)]
     Busy(Box<Busy>),
     /// The directory of a host cannot be used.
-    #[error("host {directory:?}: cannot {action}")]
+    #[error("host {directory:?}: cannot {action}: {source}")]
     Host {
         /// Which directory.
         directory: PathBuf,
@@ -193,7 +193,7 @@ pub enum Error {
     #[error(transparent)]
     Unit(#[from] UnitError),
     /// A worker thread could not be started.
-    #[error("no worker thread for core {core}")]
+    #[error("no worker thread for core {core}: {source}")]
     Worker {
         /// The core.
         core: u32,
@@ -202,7 +202,7 @@ pub enum Error {
         source: WorkerError,
     },
     /// The threads of the simulated machine could not be made deaf to signals.
-    #[error("the threads of the simulated machine cannot be made deaf to signals")]
+    #[error("the threads of the simulated machine cannot be made deaf to signals: {source}")]
     Machine {
         /// What the operating system said.
         #[source]
@@ -255,7 +255,7 @@ impl Error {
 }
 
 fn model_status(error: &ModelError) -> Status {
-    match error {
+    match error.what() {
         ModelError::UnsupportedVersion { .. } => Status::UNSUPPORTED_NEFF_VERSION,
         _ => Status::INVALID,
     }
