@@ -269,7 +269,8 @@ impl Builder {
     /// As [`Builder::settings`]; [`Error::Busy`] and [`Error::Host`] where processes share a host; [`Error::Device`],
     /// [`Error::Unit`], [`Error::Worker`], [`Error::Machine`].
     pub fn open(self) -> Result<Runtime, Error> {
-        let runtime = spans::opening().in_scope(|| self.open_all())?;
+        let opened = spans::opening().in_scope(|| self.open_all());
+        let runtime = opened.inspect_err(spans::not_opened)?;
         spans::opened(runtime.settings());
         Ok(runtime)
     }

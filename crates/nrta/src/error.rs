@@ -478,7 +478,7 @@ impl<A> std::error::Error for Refused<A> {
 
 /// A request was accepted and did not succeed.
 pub struct RequestError<T> {
-    /// What it was to do, as the call is named that schedules it: `execute`, `write`, `read`, `copy`, `memset`, `cast`,
+    /// What it was to do, as the call is named that schedules it (`write_from` is a `write`, `read_into` a `read`): `execute`, `write`, `read`, `copy`, `memset`, `cast`,
     /// `compute`, `fma`, `collective`. `request` where its outcome is lost.
     pub call: &'static str,
     /// Its final status.
