@@ -169,7 +169,7 @@ pub enum Error {
         asked: Dtype,
     },
     /// The model has no such input or output.
-    #[error("model {model} has no {role} {index}: it has {count}")]
+    #[error("model {model} has no {role} {index}: it has {count}, numbered from 0: {names:?}")]
     NoSuchTensor {
         /// The model's name.
         model: String,
@@ -179,6 +179,8 @@ pub enum Error {
         index: usize,
         /// How many there are.
         count: usize,
+        /// Their names, in order.
+        names: Vec<String>,
     },
     /// A model file is not acceptable.
     #[error(transparent)]
@@ -306,7 +308,7 @@ pub enum ScheduleError {
         model: String,
     },
     /// An input or output of the model has no tensor.
-    #[error("model {model} has no tensor for {role} {name}")]
+    #[error("model {model} has no tensor for {role} {name:?}: given were {given:?}")]
     TensorMissing {
         /// The model's name.
         model: String,
@@ -314,6 +316,22 @@ pub enum ScheduleError {
         role: &'static str,
         /// Name of the input or output.
         name: String,
+        /// The names that tensors were given for.
+        given: Vec<String>,
+    },
+    /// A tensor cannot be bound to an input or output of the model: it was freed, or lives elsewhere.
+    #[error("{role} {name} of model {model}: {}", unbound(why, *core))]
+    CannotBind {
+        /// The model's name.
+        model: String,
+        /// The core that it is loaded on.
+        core: u32,
+        /// `input` or `output`.
+        role: &'static str,
+        /// Name of the input or output.
+        name: String,
+        /// [`ScheduleError::TensorFreed`], [`ScheduleError::WrongCore`] or [`ScheduleError::WrongRuntime`].
+        why: Box<ScheduleError>,
     },
     /// The number of elements differs from that of the tensor.
     #[error("{given} elements for a tensor of {expected}, of shape {shape}")]
@@ -395,8 +413,20 @@ impl ScheduleError {
             Self::Unit(refusal) => refusal.status(),
             Self::TensorFreed | Self::ModelUnloaded { .. } => Status::INVALID_HANDLE,
             Self::Collective(error) => error.status(),
+            Self::CannotBind { why, .. } => why.status(),
             _ => Status::INVALID,
         }
+    }
+}
+
+/// Why a tensor cannot be bound to what is on `core`. Nothing is said of a queue: there need not be one.
+fn unbound(why: &ScheduleError, core: u32) -> String {
+    match why {
+        ScheduleError::WrongCore { on, .. } => {
+            format!("the tensor is on core {on}, the model is on core {core}")
+        }
+        ScheduleError::WrongRuntime { .. } => "the tensor belongs to another runtime".to_owned(),
+        why => why.to_string(),
     }
 }
 
