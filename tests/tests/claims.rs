@@ -117,6 +117,7 @@ impl Drop for Host {
 fn busy(opened: Result<Runtime, Error>) -> Busy {
     let error = opened.unwrap_err();
     assert_eq!(error.status(), Status::FAILURE);
+    assert_eq!(error.failure(), nrta::Failure::CoresHeld);
     match error {
         Error::Busy(busy) => *busy,
         other => panic!("{other}"),
@@ -192,6 +193,34 @@ fn p4_a_claim_is_all_or_nothing_and_one_error_names_the_core() {
     rest.close();
     three.close();
     assert!(host.open(0, 4).is_ok());
+}
+
+#[test]
+fn p4_a_machine_that_is_shared_has_two_cores_unless_somebody_says_how_many() {
+    for tpbs_per_core in [1, 2] {
+        let host = Host::new("two");
+        let shared = Runtime::builder()
+            .cores(1)
+            .tpbs_per_core(tpbs_per_core)
+            .simulated_host(&host.0);
+        let first = shared.clone().open().unwrap();
+        let second = shared.clone().open().unwrap();
+        assert_eq!(second.settings().first_core.value, 1);
+        let refused = busy(shared.clone().open());
+        assert_eq!((refused.core, refused.machine_cores), (0, 2));
+        let text = refused.to_string();
+        assert!(text.ends_with("the machine has 2 cores"), "{text}");
+        first.close();
+        assert!(shared.open().is_ok());
+        drop(second);
+    }
+    let larger = Runtime::builder()
+        .cores(3)
+        .simulated_host("/tmp")
+        .settings();
+    assert_eq!(larger.unwrap().tpbs.value, 3);
+    let alone = Runtime::builder().settings().unwrap();
+    assert_eq!(alone.tpbs.value, 1);
 }
 
 #[test]
@@ -335,7 +364,11 @@ fn p4_what_is_said_of_a_holder_may_be_damaged_or_of_somebody_else() {
         let holder = refused.holder.as_ref().unwrap();
         assert_eq!(holder.pid, Some(pid), "{text}");
         assert_eq!(holder.about, None, "{text}");
-        assert!(refused.to_string().ends_with(&format!("process {pid}")));
+        assert!(
+            refused
+                .to_string()
+                .contains(&format!("by process {pid}; to do"))
+        );
     }
     // What it says cannot write lines of its own into a log.
     let forged = format!(r#"{{"pid":{pid},"command":"a\nERROR","tag":"\u001b[2J","since":9}}"#);

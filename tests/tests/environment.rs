@@ -396,6 +396,60 @@ fn devices_share_the_cores_evenly() {
     }
 }
 
+/// Whoever reads it knows how large the machine is, and who has said so.
+#[test]
+fn what_does_not_fit_the_machine_is_refused_with_its_size() {
+    let text =
+        |builder: Result<Builder, Error>| builder.unwrap().settings().unwrap_err().to_string();
+    let visible = text(builder(&[(VISIBLE, "0-9")]));
+    assert!(
+        visible.contains("the machine has 2 logical cores"),
+        "{visible}"
+    );
+    assert!(
+        visible.contains("from 0 to 1") && visible.contains(SIM),
+        "{visible}"
+    );
+    let number = text(builder(&[(NUM, "5")]));
+    assert!(
+        number.contains("from 0 to 2: ") && number.contains(SIM),
+        "{number}"
+    );
+    let both = text(builder(&[(SIM, "3"), (VISIBLE, "2")]).map(|builder| builder.cores(2)));
+    assert!(
+        both.starts_with("first_core + cores = 4 is not allowed: at most 3"),
+        "{both}"
+    );
+    assert!(
+        both.ends_with("first_core = 2 is of NEURON_RT_VISIBLE_CORES=\"2\""),
+        "{both}"
+    );
+    let first = text(Ok(Runtime::builder().simulated_tpbs(4).first_core(4)));
+    assert!(
+        first.starts_with("first_core = 4 is not allowed: 0 to 3"),
+        "{first}"
+    );
+    let devices = text(Ok(Runtime::builder()
+        .simulated_tpbs(6)
+        .simulated_devices(4)));
+    assert!(devices.contains("6 physical cores evenly"), "{devices}");
+    let memory = text(Ok(Runtime::builder().simulated_hbm_bytes(7)));
+    assert!(memory.starts_with("simulated_hbm_bytes = 7"), "{memory}");
+}
+
+#[test]
+fn closing_cannot_be_told_to_speak_without_a_pause() {
+    use std::time::Duration;
+    let every = |every| Runtime::builder().close_warn_every(every).settings();
+    for short in [Duration::ZERO, Duration::from_micros(999)] {
+        let error = every(short).unwrap_err();
+        assert!(error.to_string().contains("close_warn_every"), "{error}");
+        assert_eq!(error.status(), Status::INVALID);
+    }
+    let settings = every(Duration::from_millis(1)).unwrap();
+    assert_eq!(settings.close_warn_every.value, Duration::from_millis(1));
+}
+
 #[test]
 fn a_device_of_the_callers_has_its_own_shape() {
     use xu_device::simulated::{Machine, MachineConfig};

@@ -107,9 +107,38 @@ fn tensors_are_bound_by_name_in_any_order_and_others_are_passed_over() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "model digits has no tensor for output scores"
+        r#"model digits has no tensor for output "scores": given were ["label"]"#
     );
     assert_eq!(error.status(), Status::INVALID);
+    let error = model.allocate_output(2).unwrap_err();
+    let text = r#"model digits has no output 2: it has 2, numbered from 0: ["scores", "label"]"#;
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn a_tensor_that_cannot_be_bound_is_named_by_what_it_is_bound_to() {
+    let runtime = Runtime::builder().cores(2).open().unwrap();
+    let [here, there] = [0, 1].map(|core| runtime.core(core).unwrap());
+    let model = digits(&there, 1);
+    let image = model.input::<u8>("image").unwrap();
+    let scores = model.output::<f32>("scores").unwrap();
+    let label = here.tensor::<u32>(&[1, 1]).unwrap();
+    let text = |label: &nrta::Tensor| {
+        let refused = model.bind(&[&image], &[&scores, label]).unwrap_err();
+        (refused.to_string(), refused.status())
+    };
+    assert_eq!(
+        text(&label),
+        (
+            "output label of model digits: the tensor is on core 0, the model is on core 1".into(),
+            Status::INVALID
+        )
+    );
+    let other = Runtime::builder().open().unwrap();
+    let label = other.core(0).unwrap().tensor::<u32>(&[1, 1]).unwrap();
+    let (text, status) = text(&label);
+    assert!(text.ends_with("label of model digits: the tensor belongs to another runtime"));
+    assert_eq!(status, Status::INVALID);
 }
 
 #[test]

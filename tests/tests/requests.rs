@@ -330,10 +330,17 @@ fn executions_with_wrong_tensors_are_refused() {
         }
     ));
     bench.input.clone().free();
-    assert_eq!(
-        bench.execute().unwrap_err().reason,
-        ScheduleError::TensorFreed
+    let refused = bench.execute().unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("input image of model digits: the tensor was freed")
     );
+    assert_eq!(refused.status(), Status::INVALID_HANDLE);
+    let ScheduleError::CannotBind { why, .. } = refused.reason else {
+        panic!("{refused}");
+    };
+    assert_eq!(*why, ScheduleError::TensorFreed);
     assert_eq!(compute.health(), Health::Healthy);
 }
 

@@ -137,6 +137,7 @@ fn f1_a_skipped_request_moves_no_byte_and_gives_its_buffer_back() {
     assert!(error.skipped, "{error:?}");
     assert_eq!(error.status, Status::FAILURE);
     assert!(error.to_string().ends_with("was skipped"), "{error}");
+    assert_eq!(error.failure(), nrta::Failure::Skipped);
     let bytes = error.value.unwrap();
     assert_eq!(bytes.as_ptr(), at);
     head.wait().unwrap();

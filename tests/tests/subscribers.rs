@@ -385,6 +385,59 @@ fn only_an_opening_tells_of_variables() {
     }
 }
 
+/// Rule P6: one line, with the variable, its value and what is allowed.
+#[test]
+fn p6_an_opening_that_fails_is_told_once() {
+    /// Calls into the crate: no lock of its is held.
+    fn reopen(told: &Told) {
+        if told.name == "nrta.not_opened" && told.field("variable") == "NEURON_RT_NUM_CORES" {
+            Runtime::builder().open().unwrap().close();
+        }
+    }
+    let _one = alone(Some(reopen));
+    let variable = "NEURON_RT_NUM_CORES";
+    let given = |name: &str| (name == variable).then(|| "9".into());
+    let builder = Builder::from_variables(given).unwrap();
+    let error = builder.open().unwrap_err();
+    let failed = told("nrta.not_opened");
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0].level, Level::ERROR);
+    assert_eq!(failed[0].field("variable"), variable);
+    assert_eq!(failed[0].field("value"), "9");
+    assert!(failed[0].field("allowed").contains("from 0 to 2"));
+    assert_eq!(failed[0].field("error"), error.to_string());
+    // It is not always a variable that is to blame.
+    Runtime::builder().cores(0).open().unwrap_err();
+    let failed = &told("nrta.not_opened")[1];
+    assert_eq!(failed.field("variable"), "");
+    assert!(failed.field("error").starts_with("cores = 0"));
+    let unheard = Builder::from_variables(|name| (name == variable).then(|| "x".into()));
+    assert!(unheard.is_err() && told("nrta.not_opened").len() == 2);
+}
+
+#[test]
+fn an_unknown_variable_of_ours_is_told_with_the_closest_that_there_is() {
+    const ROLE: &str = "LANE_TESTS_MISTYPES";
+    if std::env::var_os(ROLE).is_none() {
+        // In a process of its own, since it is told by its environment.
+        let name = "an_unknown_variable_of_ours_is_told_with_the_closest_that_there_is";
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        alone.args(["--exact", name]).env(ROLE, "1");
+        alone.env("NRTA_SIM_CORE", "4").env("NRTA_SIM_CORES", "3");
+        assert!(alone.status().unwrap().success());
+        return;
+    }
+    let _one = alone(None);
+    let runtime = Runtime::from_env().unwrap();
+    assert_eq!(runtime.cores(), 3);
+    runtime.close();
+    let unknown = told("nrta.unknown");
+    assert_eq!(unknown.len(), 1, "{unknown:?}");
+    assert_eq!(unknown[0].level, Level::WARN);
+    assert_eq!(unknown[0].field("variable"), "NRTA_SIM_CORE");
+    assert_eq!(unknown[0].field("closest"), "NRTA_SIM_CORES");
+}
+
 #[test]
 fn closing_says_what_it_waits_for_as_often_as_it_was_told_to() {
     static WAITS: AtomicBool = AtomicBool::new(false);

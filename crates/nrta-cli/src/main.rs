@@ -78,16 +78,7 @@ fn config(json: bool) -> Result<(), Failure> {
 fn run(args: &RunArgs) -> Result<(), Failure> {
     let input = |error: &dyn Error| Failure::Input(with_causes(error));
     let path = args.dir.join("model.xum");
-    let model = nrta::Model::open(&path).map_err(|error| {
-        let text = with_causes(&error);
-        let path = path.display().to_string();
-        // Errors about the contents do not know where they came from.
-        Failure::Input(if text.contains(&path) {
-            text
-        } else {
-            format!("{path}: {text}")
-        })
-    })?;
+    let model = nrta::Model::open(&path).map_err(|error| input(&error))?;
     let dataset = Dataset::open(&args.dir.join("heldout.xud")).map_err(|error| input(&error))?;
     let expected =
         Expected::open(&args.dir.join("expected.json")).map_err(|error| input(&error))?;

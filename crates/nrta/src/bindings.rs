@@ -86,6 +86,7 @@ pub(crate) fn in_order<'t>(
                     model: model.name().to_owned(),
                     role: role.name(),
                     name: spec.name().to_owned(),
+                    given: named.iter().map(|(name, _)| (*name).to_owned()).collect(),
                 })
         })
         .collect()

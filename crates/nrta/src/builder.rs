@@ -109,7 +109,7 @@ impl Builder {
         self
     }
 
-    /// Devices that share the physical cores of the simulated machine evenly; default 1, or those of the instance.
+    /// Devices that share the physical cores of the simulated machine evenly ([`Builder::simulated_tpbs`] says how many); default 1, or those of the instance.
     #[must_use]
     pub fn simulated_devices(mut self, devices: u32) -> Self {
         self.devices.tell(devices);
@@ -119,7 +119,9 @@ impl Builder {
     /// The host whose cores processes share, named by an existing directory; default none.
     ///
     /// Opening claims the cores then, all of them or none, until the runtime is closed or the process ends, however it ends.
-    /// When it was not said which cores, it takes the lowest that are free. See [`claims`](crate::claims).
+    /// When it was not said which cores, it takes the lowest that are free. See [`claims`](crate::claims). When it was not said
+    /// how large the machine is ([`Builder::simulated_tpbs`], [`Builder::simulated_instance`]), it has two logical cores, or
+    /// as many as this runtime needs if that is more; all who share should say the same.
     #[must_use]
     pub fn simulated_host(mut self, directory: impl Into<PathBuf>) -> Self {
         self.host.tell(Some(directory.into()));
@@ -155,14 +157,15 @@ impl Builder {
         self
     }
 
-    /// How often closing says in the log what it waits for, at least a millisecond; default every two minutes.
+    /// How often closing says in the log what it waits for, at least a millisecond, less is refused; default every two minutes.
     #[must_use]
     pub fn close_warn_every(mut self, every: Duration) -> Self {
         self.close_warn_every.tell(every);
         self
     }
 
-    /// Physical cores of the simulated machine, 1 to 256; default those of the instance, or as many as the runtime needs.
+    /// Physical cores of the simulated machine, 1 to 256; default those of the instance, or as many as the runtime needs;
+    /// at least those of two logical cores where a host is named or the environment was read.
     #[must_use]
     pub fn simulated_tpbs(mut self, tpbs: u32) -> Self {
         self.tpbs.tell(tpbs);
@@ -210,7 +213,7 @@ impl Builder {
         self
     }
 
-    /// Usable memory of each simulated core, bytes; default 64 MiB.
+    /// Usable memory of each simulated core, bytes, 1 MiB to 4 GiB; default 64 MiB.
     #[must_use]
     pub fn simulated_hbm_bytes(mut self, bytes: u64) -> Self {
         self.hbm_bytes.tell(bytes);
@@ -266,7 +269,8 @@ impl Builder {
     /// As [`Builder::settings`]; [`Error::Busy`] and [`Error::Host`] where processes share a host; [`Error::Device`],
     /// [`Error::Unit`], [`Error::Worker`], [`Error::Machine`].
     pub fn open(self) -> Result<Runtime, Error> {
-        let runtime = spans::opening().in_scope(|| self.open_all())?;
+        let opened = spans::opening().in_scope(|| self.open_all());
+        let runtime = opened.inspect_err(spans::not_opened)?;
         spans::opened(runtime.settings());
         Ok(runtime)
     }

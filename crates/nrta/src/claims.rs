@@ -12,6 +12,30 @@
 //!   └─ core-1     ...                                                         process id is that of the lock
 //! ```
 //!
+//! How many cores the machine has, every process says for itself, and all should say the same
+//! ([`Builder::simulated_tpbs`](crate::Builder::simulated_tpbs), `NRTA_SIM_CORES`). When nobody says it there are two logical
+//! cores, or as many as the runtime needs if that is more. Two runtimes that share a host, here of one process:
+//!
+//! ```
+//! use nrta::{Error, Runtime};
+//!
+//! # let directory = std::env::temp_dir().join(format!("nrta-claims-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory)?;
+//! let builder = Runtime::builder().cores(1).simulated_host(&directory);
+//! let first = builder.clone().open()?;
+//! let second = builder.clone().open()?;
+//! assert_eq!(first.settings().first_core.value, 0);
+//! assert_eq!(second.settings().first_core.value, 1);
+//!
+//! let Err(Error::Busy(busy)) = builder.clone().open() else { panic!("both cores are taken") };
+//! assert_eq!((busy.core, busy.machine_cores), (0, 2));
+//! first.close();
+//! assert!(builder.open().is_ok());
+//! # drop(second);
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Record locks are of a process: a forked child has none of them and can release none. Two things about them need care. They do
 //! not conflict within a process, so all claims of this process are in one registry. And closing any descriptor of the file
 //! would end them all, so a file that was opened stays open for as long as the process lives; that is one descriptor for each
@@ -55,6 +79,8 @@ pub struct Busy {
     pub available: u32,
     /// The lowest logical core that somebody has.
     pub core: u32,
+    /// How many logical cores the machine has, by the settings of who asked.
+    pub machine_cores: u32,
     /// Who that is; `None` when it changed while we looked.
     pub holder: Option<Holder>,
 }
@@ -91,9 +117,25 @@ impl fmt::Display for Busy {
             self.core
         )?;
         match &self.holder {
-            Some(holder) => holder.fmt(f),
-            None => f.write_str("processes that come and go"),
+            Some(holder) => holder.fmt(f)?,
+            None => f.write_str("processes that come and go")?,
         }
+        f.write_str("; to do: free the cores (")?;
+        match self.holder.as_ref().and_then(|holder| holder.pid) {
+            Some(pid) if pid == std::process::id() => {
+                f.write_str("close the runtime of this process that has them")?;
+            }
+            Some(pid) => write!(f, "end process {pid}")?,
+            None => f.write_str("end who has them")?,
+        }
+        let (cores, plural) = (
+            self.machine_cores,
+            if self.machine_cores == 1 { "" } else { "s" },
+        );
+        write!(
+            f,
+            "), or choose others; the machine has {cores} core{plural}"
+        )
     }
 }
 
@@ -147,6 +189,7 @@ impl Wanted {
             last: first.saturating_add(self.cores).saturating_sub(1),
             available,
             core,
+            machine_cores: self.total,
             holder,
         }))
     }

@@ -33,11 +33,13 @@
 //! brought to rest before they are used (`NEURON_RT_RESET_CORES`).
 //!
 //! Other variables that the specification knows have no effect here, and the log says so once for each opening that finds one;
-//! removed ones with a warning that names the replacement. Among them are those of the C interface's own log
+//! removed ones with a warning that names the replacement. A name that begins with `NRTA_` and is not known, such as
+//! `NRTA_SIM_CORE`, gets a warning that names the closest one that is; of others, unknown names are nobody's business here. Among them are those of the C interface's own log
 //! (`NEURON_RT_LOG_*`): the events of this crate go to the application's [`tracing`] subscriber.
 
 mod notes;
 mod read;
+mod unknown;
 
 pub(crate) use notes::Note;
 
@@ -124,13 +126,15 @@ impl Builder {
     pub fn from_env() -> Result<Self, Error> {
         // All of it at one moment, under one lock of the standard library's: other threads may be changing it.
         let all: Vec<_> = std::env::vars_os().collect();
-        Self::from_variables(|name| {
+        let mut builder = Self::from_variables(|name| {
             let found = all.iter().find(|(variable, _)| variable == name);
             found.map(|(_, value)| value.clone())
-        })
+        })?;
+        builder.notes.extend(unknown::notes(&all));
+        Ok(builder)
     }
 
-    /// As [`Builder::from_env`], from variables of any origin.
+    /// As [`Builder::from_env`], from variables of any origin. They are asked for by name, so unknown ones are not noticed.
     ///
     /// ```
     /// use nrta::Builder;

@@ -32,7 +32,7 @@ pub enum Error {
         /// What was given.
         value: u64,
         /// What would be accepted.
-        allowed: &'static str,
+        allowed: String,
     },
     /// A variable of the environment that opening depends on has a value that is not allowed.
     #[error("{variable} = {value:?} is not allowed: {allowed}")]
@@ -57,7 +57,7 @@ pub enum Error {
     #[error(transparent)]
     Busy(Box<Busy>),
     /// The directory of a host cannot be used.
-    #[error("host {directory:?}: cannot {action}")]
+    #[error("host {directory:?}: cannot {action}: {source}")]
     Host {
         /// Which directory.
         directory: PathBuf,
@@ -169,7 +169,7 @@ pub enum Error {
         asked: Dtype,
     },
     /// The model has no such input or output.
-    #[error("model {model} has no {role} {index}: it has {count}")]
+    #[error("model {model} has no {role} {index}: it has {count}, numbered from 0: {names:?}")]
     NoSuchTensor {
         /// The model's name.
         model: String,
@@ -179,6 +179,8 @@ pub enum Error {
         index: usize,
         /// How many there are.
         count: usize,
+        /// Their names, in order.
+        names: Vec<String>,
     },
     /// A model file is not acceptable.
     #[error(transparent)]
@@ -193,7 +195,7 @@ pub enum Error {
     #[error(transparent)]
     Unit(#[from] UnitError),
     /// A worker thread could not be started.
-    #[error("no worker thread for core {core}")]
+    #[error("no worker thread for core {core}: {source}")]
     Worker {
         /// The core.
         core: u32,
@@ -202,7 +204,7 @@ pub enum Error {
         source: WorkerError,
     },
     /// The threads of the simulated machine could not be made deaf to signals.
-    #[error("the threads of the simulated machine cannot be made deaf to signals")]
+    #[error("the threads of the simulated machine cannot be made deaf to signals: {source}")]
     Machine {
         /// What the operating system said.
         #[source]
@@ -214,7 +216,10 @@ impl Error {
     /// What kind of failure it is, and what to do about it.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        failure_of(self.status())
+        match self {
+            Self::Busy(_) => Failure::CoresHeld,
+            _ => failure_of(self.status()),
+        }
     }
 
     /// The status that the C ABI reports for this error.
@@ -252,7 +257,7 @@ impl Error {
 }
 
 fn model_status(error: &ModelError) -> Status {
-    match error {
+    match error.what() {
         ModelError::UnsupportedVersion { .. } => Status::UNSUPPORTED_NEFF_VERSION,
         _ => Status::INVALID,
     }
@@ -303,7 +308,7 @@ pub enum ScheduleError {
         model: String,
     },
     /// An input or output of the model has no tensor.
-    #[error("model {model} has no tensor for {role} {name}")]
+    #[error("model {model} has no tensor for {role} {name:?}: given were {given:?}")]
     TensorMissing {
         /// The model's name.
         model: String,
@@ -311,6 +316,22 @@ pub enum ScheduleError {
         role: &'static str,
         /// Name of the input or output.
         name: String,
+        /// The names that tensors were given for.
+        given: Vec<String>,
+    },
+    /// A tensor cannot be bound to an input or output of the model: it was freed, or lives elsewhere.
+    #[error("{role} {name} of model {model}: {}", unbound(why, *core))]
+    CannotBind {
+        /// The model's name.
+        model: String,
+        /// The core that it is loaded on.
+        core: u32,
+        /// `input` or `output`.
+        role: &'static str,
+        /// Name of the input or output.
+        name: String,
+        /// [`ScheduleError::TensorFreed`], [`ScheduleError::WrongCore`] or [`ScheduleError::WrongRuntime`].
+        why: Box<ScheduleError>,
     },
     /// The number of elements differs from that of the tensor.
     #[error("{given} elements for a tensor of {expected}, of shape {shape}")]
@@ -392,8 +413,20 @@ impl ScheduleError {
             Self::Unit(refusal) => refusal.status(),
             Self::TensorFreed | Self::ModelUnloaded { .. } => Status::INVALID_HANDLE,
             Self::Collective(error) => error.status(),
+            Self::CannotBind { why, .. } => why.status(),
             _ => Status::INVALID,
         }
+    }
+}
+
+/// Why a tensor cannot be bound to what is on `core`. Nothing is said of a queue: there need not be one.
+fn unbound(why: &ScheduleError, core: u32) -> String {
+    match why {
+        ScheduleError::WrongCore { on, .. } => {
+            format!("the tensor is on core {on}, the model is on core {core}")
+        }
+        ScheduleError::WrongRuntime { .. } => "the tensor belongs to another runtime".to_owned(),
+        why => why.to_string(),
     }
 }
 
@@ -475,7 +508,7 @@ impl<A> std::error::Error for Refused<A> {
 
 /// A request was accepted and did not succeed.
 pub struct RequestError<T> {
-    /// What it was to do, as the call is named that schedules it: `execute`, `write`, `read`, `copy`, `memset`, `cast`,
+    /// What it was to do, as the call is named that schedules it (`write_from` is a `write`, `read_into` a `read`): `execute`, `write`, `read`, `copy`, `memset`, `cast`,
     /// `compute`, `fma`, `collective`. `request` where its outcome is lost.
     pub call: &'static str,
     /// Its final status.
@@ -492,10 +525,14 @@ pub struct RequestError<T> {
 }
 
 impl<T> RequestError<T> {
-    /// What kind of failure it is, and what to do about it.
+    /// What kind of failure it is, and what to do about it: [`Failure::Skipped`] for a request that was skipped, unless its
+    /// queue has broken.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        failure_of(self.status)
+        match failure_of(self.status) {
+            Failure::Unspecific if self.skipped => Failure::Skipped,
+            failure => failure,
+        }
     }
 
     /// The queue that it was a request of.

@@ -11,10 +11,12 @@
 //! |---|---|---|---|
 //! | `nrta_queue_depth` | gauge | queue | requests accepted and not complete |
 //! | `nrta_queue_limit` | gauge | queue | most of them |
+//! | `nrta_queue_reserved` | gauge | queue | places that are reserved, besides |
 //! | `nrta_queue_health` | gauge | queue | 0 healthy, 1 closing, 2 degraded |
 //! | `nrta_requests_accepted_total` | counter | queue | requests accepted |
 //! | `nrta_requests_completed_total` | counter | queue | requests complete, whatever their status |
-//! | `nrta_requests_failed_total` | counter | queue | requests complete without success |
+//! | `nrta_requests_failed_total` | counter | queue | requests complete without success, but for those that were skipped |
+//! | `nrta_requests_skipped_total` | counter | queue | requests that their callers skipped, and are complete |
 //! | `nrta_requests_refused_full_total` | counter | queue | requests refused because the queue was full |
 //! | `nrta_notifications_lost_total` | counter | queue | notifications that no application got |
 //! | `nrta_oldest_request_age_seconds` | gauge | queue | age of the request at the head; 0 when there is none or it is not measured |
@@ -24,7 +26,9 @@
 //!
 //! Labels of a queue are `core`, its logical core, `xu`, what it does (`compute`, `tensor-op`, `collectives`), and `queue`, its
 //! number among those of the same kind. Ages and latencies are there for queues that are told to
-//! [measure](crate::ComputeQueue::measure). A recorder is foreign code: it is called with no lock of ours held, on the thread
+//! [measure](crate::ComputeQueue::measure). There is no `nrta_request_seconds_sum`, since queues count the requests of each
+//! bucket and add no times up. So `histogram_quantile(0.99, sum by (le) (rate(nrta_request_seconds_bucket[5m])))` works, and so
+//! does `rate(nrta_request_seconds_count[5m])`; a mean, `rate(.._sum[5m]) / rate(.._count[5m])`, cannot be had. A recorder is foreign code: it is called with no lock of ours held, on the thread
 //! that calls `update`.
 
 use crate::runtime::{Inner, Runtime};
@@ -146,10 +150,12 @@ macro_rules! meters {
 meters! {
     gauge depth: "nrta_queue_depth", Unit::Count, "requests accepted and not complete";
     gauge limit: "nrta_queue_limit", Unit::Count, "most requests accepted and not complete";
+    gauge reserved: "nrta_queue_reserved", Unit::Count, "places that are reserved";
     gauge health: "nrta_queue_health", Unit::Count, "0 healthy, 1 closing, 2 degraded";
     counter accepted: "nrta_requests_accepted_total", Unit::Count, "requests accepted";
     counter completed: "nrta_requests_completed_total", Unit::Count, "requests complete";
-    counter failed: "nrta_requests_failed_total", Unit::Count, "requests complete without success";
+    counter failed: "nrta_requests_failed_total", Unit::Count, "requests complete without success, and not skipped";
+    counter skipped: "nrta_requests_skipped_total", Unit::Count, "requests that were skipped";
     counter refused: "nrta_requests_refused_full_total", Unit::Count, "requests refused by a full queue";
     counter lost: "nrta_notifications_lost_total", Unit::Count, "notifications that no application got";
     gauge oldest: "nrta_oldest_request_age_seconds", Unit::Seconds, "age of the request at the head";
@@ -165,10 +171,12 @@ impl QueueMeters {
     fn set(&self, queue: &QueueSnapshot) {
         self.depth.set(float(queue.depth));
         self.limit.set(float(queue.limit));
+        self.reserved.set(float(queue.reserved));
         self.health.set(f64::from(queue.health as u32));
         self.accepted.reach(queue.issued);
         self.completed.reach(queue.completed);
         self.failed.reach(queue.failed);
+        self.skipped.reach(queue.skipped);
         self.refused.reach(queue.queue_full);
         self.lost.reach(queue.lost_notifications);
         let age = queue.oldest_age.unwrap_or_default();

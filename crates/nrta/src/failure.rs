@@ -1,7 +1,8 @@
 //! Kinds of failure: a closed list for programs that decide by kind, with what to do about each.
 //!
 //! Every status of the C ABI that is not success is one of them, and each has one status ([`Failure::of`],
-//! [`Failure::status`]). Had from [`RequestError::failure`](crate::RequestError::failure),
+//! [`Failure::status`]). A few more are told apart by this library alone ([`Failure::OWN`]): they share the status `FAILURE`, for
+//! the ABI has none of its own for them. Had from [`RequestError::failure`](crate::RequestError::failure),
 //! [`Refused::failure`](crate::Refused::failure), [`ScheduleError::failure`](crate::ScheduleError::failure) and
 //! [`Error::failure`](crate::Error::failure). Spec: `c-api.md` sections 3 and 15.
 
@@ -25,13 +26,20 @@ macro_rules! failures {
         #[non_exhaustive]
         pub enum Failure {
             $($(#[$doc])* $name,)*
+            /// The request was skipped by its caller, and has not run. Its status is `FAILURE`.
+            Skipped,
+            /// Somebody else has the cores that were to be opened. Its status is `FAILURE`.
+            CoresHeld,
             /// A status that has no name.
             Unknown(Status),
         }
 
         impl Failure {
-            /// Every kind that has a name.
+            /// The kind of each status that has a name, but for success.
             pub const NAMED: &'static [Self] = &[$(Self::$name),*];
+
+            /// What this library tells apart by more than the status, which is `FAILURE`: [`Failure::of`] gives none of them.
+            pub const OWN: &'static [Self] = &[Self::Skipped, Self::CoresHeld];
 
             /// The kind of a status; none is success.
             #[must_use]
@@ -48,6 +56,7 @@ macro_rules! failures {
             pub fn status(self) -> Status {
                 match self {
                     $(Self::$name => Status::$status,)*
+                    Self::Skipped | Self::CoresHeld => Status::FAILURE,
                     Self::Unknown(status) => status,
                 }
             }
@@ -57,6 +66,8 @@ macro_rules! failures {
             pub fn remedy(self) -> &'static str {
                 match self {
                     $(Self::$name => $remedy,)*
+                    Self::Skipped => "nothing: its caller had it skipped; schedule it again if it is wanted after all",
+                    Self::CoresHeld => "free the cores: end the process that the text names, or choose other cores",
                     Self::Unknown(_) => "look the status up in the documents of the driver",
                 }
             }
@@ -66,7 +77,7 @@ macro_rules! failures {
 
 failures! {
     /// Nothing more precise is known.
-    Unspecific = FAILURE, "read the detail, unless it was skipped; the device or this library has said why";
+    Unspecific = FAILURE, "read the detail; the device or this library has said why";
     /// An argument was refused.
     InvalidArgument = INVALID, "correct the argument that the text names";
     /// A tensor was freed, or a model unloaded.
@@ -165,6 +176,10 @@ mod tests {
             }
         }
         assert_eq!(Failure::NAMED.len() + 1, Status::NAMED.len());
+        for own in Failure::OWN {
+            assert_eq!(own.status(), Status::FAILURE);
+            assert!(!Failure::NAMED.contains(own) && !own.degrades_compute());
+        }
         let odd = Status::from_raw(4711);
         assert_eq!(Failure::of(odd), Some(Failure::Unknown(odd)));
         assert_eq!(Failure::Unknown(odd).status(), odd);

@@ -171,7 +171,7 @@ impl Core {
             return Err(Refusal::Forked { xu }.into());
         }
         if self.runtime.is_closed() {
-            return Err(Refusal::Closing { xu }.into());
+            return Err(Refusal::Closed { xu }.into());
         }
         Ok(())
     }

@@ -206,13 +206,14 @@ impl LoadedModel {
     /// # Errors
     /// [`ScheduleError`]: a tensor is missing, too small, freed or on another core, or the model was unloaded.
     pub fn bind(&self, inputs: &[&Tensor], outputs: &[&Tensor]) -> Result<Bindings, ScheduleError> {
-        let (runtime, core) = (self.core.runtime(), self.core.index());
         self.core.check_state(self.core.compute().xu())?;
         self.check_role(Role::Input, inputs)?;
         self.check_role(Role::Output, outputs)?;
-        let tensors = inputs.iter().chain(outputs);
-        let storage = tensors
-            .map(|tensor| tensor.storage_for(runtime, core))
+        let of = |role| self.specs(role).iter().map(move |spec| (role, spec));
+        let specs = of(Role::Input).chain(of(Role::Output));
+        let storage = specs
+            .zip(inputs.iter().chain(outputs))
+            .map(|((role, spec), tensor)| self.storage_of(role, spec, tensor))
             .collect::<Result<Box<[Arc<Storage>]>, _>>()?;
         self.programs()?;
         Ok(Bindings::new(self.clone(), storage))
@@ -337,6 +338,7 @@ impl LoadedModel {
                 role: role.name(),
                 index,
                 count: specs.len(),
+                names: specs.iter().map(|spec| spec.name().to_owned()).collect(),
             });
         };
         self.core.allocate(self.batch_bytes(spec))
@@ -345,6 +347,25 @@ impl LoadedModel {
     fn batch_bytes(&self, spec: &TensorSpec) -> u64 {
         // Loading has checked that this fits the device's memory.
         (spec.bytes_per_sample() as u64).saturating_mul(u64::from(self.shared.batch))
+    }
+
+    /// The storage of what is to be bound to this input or output.
+    fn storage_of(
+        &self,
+        role: Role,
+        spec: &TensorSpec,
+        tensor: &Tensor,
+    ) -> Result<Arc<Storage>, ScheduleError> {
+        let core = self.core.index();
+        tensor
+            .storage_for(self.core.runtime(), core)
+            .map_err(|why| ScheduleError::CannotBind {
+                model: self.shared.name.clone(),
+                core,
+                role: role.name(),
+                name: spec.name().to_owned(),
+                why: Box::new(why),
+            })
     }
 
     fn check_role(&self, role: Role, tensors: &[&Tensor]) -> Result<(), ScheduleError> {

@@ -95,7 +95,7 @@ impl Runtime {
     /// # Errors
     /// [`Error::Variable`]; as [`Builder::open`].
     pub fn from_env() -> Result<Self, Error> {
-        Builder::from_env()?.open()
+        Builder::from_env().inspect_err(spans::not_opened)?.open()
     }
 
     /// What it was opened with, and where each value comes from.

@@ -7,16 +7,18 @@
 //! | event | level | target | fields |
 //! |---|---|---|---|
 //! | `nrta.opened` | INFO | `nrta::runtime` | `cores`, `first_core`, `tpbs_per_core`, `settings` as JSON with origins |
+//! | `nrta.not_opened` | ERROR | `nrta::runtime` | `error`; `variable`, `value` and `allowed` when a variable is to blame |
 //! | `nrta.closed` | INFO | `nrta::runtime` | `completed`, `failed`: requests of all queues |
 //! | `nrta.not_closed` | WARN | `nrta::runtime` | `error` |
 //! | `nrta.close_waits` | WARN | `nrta::runtime` | `xu`, `depth`, `oldest` |
 //! | `nrta.adjusted` | WARN | `nrta::environment` | `variable`, `given`, `used`, `allowed` |
 //! | `nrta.removed` | WARN | `nrta::environment` | `variable`, `given`, `instead` |
+//! | `nrta.unknown` | WARN | `nrta::environment` | `variable`, `given`, `closest`: begins with `NRTA_` and is not known |
 //! | `nrta.no_effect` | INFO | `nrta::environment` | `variable`, `why` |
 //! | `nrta.workers_not_bound` | WARN | `nrta::runtime` | `cpus`, `why` |
 //! | `nrta.holder_unknown` | WARN | `nrta::runtime` | `tpb`, `error`: others will not learn who has the core |
 //! | `nrta.accepted` | TRACE | `nrta::request` | `call`, `xu`, `core`, `seq`, `requests` (of a batch, of which `seq` is the last) |
-//! | `nrta.bound` | TRACE | `nrta::request` | `xu`, `core`, `seq`, `model`, `batch`: what an accepted execution runs, unless it was prepared |
+//! | `nrta.bound` | TRACE | `nrta::request` | `xu`, `core`, `seq`, `model`, `batch`: what an accepted execution runs |
 //! | `nrta.completed` | TRACE, WARN, DEBUG | `nrta::request` | `call`, `xu`, `core`, `seq`, `status`, `device_ns` |
 //! | `nrta.queue_full` | DEBUG | `nrta::queue` | `call`, `xu`, `core`, `limit` |
 //! | `nrta.degraded` | ERROR | `nrta::queue` | `call`, `xu`, `core`, `seq`, `status`, `cause` |
@@ -29,17 +31,24 @@
 //!
 //! Opening is a span, `nrta.open`, in which whatever the environment is adjusted to is said. A completion is TRACE when it is a
 //! success and WARN when not; one that was given up because its queue had degraded before is DEBUG, so that one cause is one
-//! ERROR and no storm. `call` is `execute`, `write`, `read`, `tensor_op` or `collective`; `seq` is the number without the queue's
+//! ERROR and no storm. Of each opening that fails there is one ERROR, `nrta.not_opened`; of a [`Builder`](crate::Builder) that is
+//! made from a bad environment and never opened there is none, only its error.
+//!
+//! `call` of what is accepted, refused or degraded is what the queue does: `execute`, `tensor_op` or `collective`. Of a completion
+//! it is what the request did, as in [`RequestError::call`](crate::RequestError::call): `write` for `write_from` and `write_all`,
+//! too, and `read` for `read_into`. `nrta.bound` is told by `execute`, `execute_bound` and `execute_when_room`, right after
+//! `nrta.accepted`; a request that was prepared is scheduled without it, also by a place or in a batch. `seq` is the number without the queue's
 //! bits; `core` is the logical core; `device_ns` is there when the device has said both times.
 //!
 //! There is no span for each request: it would be opened on one thread and closed on another, and cost an allocation. To have
 //! one, put the application's own around the future: `pending.instrument(span)`, with `tracing::Instrument`.
 
+use crate::error::Error;
 use crate::model::LoadedModel;
 use crate::settings::Settings;
 use core::fmt::Display;
 use core::time::Duration;
-use tracing::{Span, debug, info, info_span, trace, warn};
+use tracing::{Span, debug, error, info, info_span, trace, warn};
 use xu_abi::record::ErrorKind;
 use xu_abi::{Engine, SeqId, Status, TpbIndex};
 use xu_device::DeviceError;
@@ -58,6 +67,30 @@ pub(crate) fn opened(settings: &Settings) {
         name: "nrta.opened", target: "nrta::runtime",
         cores, first_core, tpbs_per_core, settings = settings.to_json(), "opened"
     );
+}
+
+/// Opening has failed; one line, and nothing of the runtime remains. The caller's error says no less.
+#[cold]
+pub(crate) fn not_opened(error: &Error) {
+    let because = match error {
+        Error::Variable {
+            variable,
+            value,
+            allowed,
+        } => Some((*variable, value.as_str(), allowed.as_str())),
+        _ => None,
+    };
+    let (variable, value, allowed) = (
+        because.map(|(variable, ..)| variable),
+        because.map(|(_, value, _)| value),
+        because.map(|(.., allowed)| allowed),
+    );
+    guarded(|| {
+        error!(
+            name: "nrta.not_opened", target: "nrta::runtime",
+            %error, variable, value, allowed, "not opened"
+        );
+    });
 }
 
 pub(crate) fn closed(queues: impl Iterator<Item = QueueSnapshot>) {

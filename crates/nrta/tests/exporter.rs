@@ -123,6 +123,11 @@ fn meters_say_what_the_queues_say() {
     let places: Vec<_> = (0..8).map(|_| compute.try_reserve().unwrap()).collect();
     let refused = compute.execute(&model, &[&image], &[&outputs[0], &outputs[1]]);
     assert!(refused.unwrap_err().is_queue_full());
+    exporter.update();
+    assert_eq!(
+        recorder.gauge("nrta_queue_reserved{core=1,xu=compute,queue=0}"),
+        8.0
+    );
     drop(places);
     let moves = core.tensor_op(1).unwrap();
     moves.write(&image, 0, vec![0; 64]).unwrap().wait().unwrap();
@@ -132,6 +137,8 @@ fn meters_say_what_the_queues_say() {
     assert_eq!(recorder.raw(&of("requests_accepted_total")), 3);
     assert_eq!(recorder.raw(&of("requests_completed_total")), 3);
     assert_eq!(recorder.raw(&of("requests_failed_total")), 1);
+    assert_eq!(recorder.raw(&of("requests_skipped_total")), 0);
+    assert_eq!(recorder.gauge(&of("queue_reserved")), 0.0);
     assert_eq!(recorder.raw(&of("request_seconds_count")), 3);
     assert_eq!(recorder.raw(&of("requests_refused_full_total")), 1);
     assert_eq!(recorder.raw(&of("notifications_lost_total")), 0);
@@ -179,6 +186,39 @@ fn every_name_is_described_and_in_the_documentation() {
         let name = meter.split('{').next().unwrap();
         assert!(described.iter().any(|known| known == name), "{name}");
     }
+}
+
+/// What was skipped has not failed.
+#[test]
+fn skipped_requests_have_a_meter_of_their_own() {
+    let runtime = Runtime::builder().open().unwrap();
+    let recorder = Kept::default();
+    let exporter = Exporter::with(&runtime, &recorder);
+    let core = runtime.core(0).unwrap();
+    let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(8).unwrap());
+    let mut skipped = 0;
+    while skipped == 0 {
+        let pending: Vec<_> = (0..64)
+            .map(|_| moves.write(&tensor, 0, vec![0; 8]).unwrap())
+            .collect();
+        for pending in pending.iter().rev() {
+            let _ = pending.skip();
+        }
+        let ends = pending.into_iter().map(|pending| pending.wait());
+        skipped = ends
+            .filter(|end| matches!(end, Err(error) if error.skipped))
+            .count();
+    }
+    exporter.update();
+    let labels = "{core=0,xu=tensor-op,queue=0}";
+    assert_eq!(
+        recorder.raw(&format!("nrta_requests_skipped_total{labels}")),
+        skipped as u64
+    );
+    assert_eq!(
+        recorder.raw(&format!("nrta_requests_failed_total{labels}")),
+        0
+    );
 }
 
 /// A service that has lost its device opens another runtime, under the same recorder.

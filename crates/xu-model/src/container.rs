@@ -40,8 +40,8 @@ impl Container {
     /// Reads and parses a container file.
     ///
     /// # Errors
-    /// [`ModelError::Io`], [`ModelError::NotAFile`] and [`ModelError::FileTooLarge`], which name the path
-    /// and are found before anything is read; otherwise as [`Container::parse`].
+    /// [`ModelError::Io`], [`ModelError::NotAFile`] and [`ModelError::FileTooLarge`], which are found before
+    /// anything is read; otherwise [`ModelError::InFile`], with what [`Container::parse`] says. All name the path.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         let path = path.as_ref();
         let io = |source| ModelError::Io {
@@ -75,7 +75,7 @@ impl Container {
             .map_err(|error| io(error.into()))?;
         // A file that grows meanwhile is read up to its old length, and its header decides.
         file.take(found).read_to_end(&mut bytes).map_err(io)?;
-        Self::parse(&bytes)
+        Self::parse(&bytes).map_err(|error| error.in_file(path))
     }
 
     /// The model.

@@ -7,7 +7,7 @@
 use crate::limits;
 use crate::tensor::ValueType;
 use safetensors::SafeTensorError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Longest piece of a file's own text in a message, bytes.
 const MAX_QUOTE: usize = limits::MAX_NAME_BYTES;
@@ -31,7 +31,7 @@ pub(crate) fn quote(text: &str) -> String {
 pub enum ModelError {
     // ---- the file
     /// The file could not be read.
-    #[error("cannot read {}", .path.display())]
+    #[error("cannot read {}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -51,6 +51,15 @@ pub enum ModelError {
         path: PathBuf,
         /// Its length.
         found: u64,
+    },
+
+    /// What the file holds is not acceptable.
+    #[error("{}: {source}", .path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it; never one of the file's own again.
+        source: Box<ModelError>,
     },
 
     // ---- the envelope
@@ -127,7 +136,7 @@ pub enum ModelError {
         offset: usize,
     },
     /// The manifest is not JSON, or not JSON of the right form.
-    #[error("manifest is malformed at line {line}, column {column}")]
+    #[error("manifest is malformed at line {line}, column {column}: {source}")]
     ManifestSyntax {
         /// Line, from 1.
         line: usize,
@@ -358,7 +367,7 @@ pub enum ModelError {
         section: u64,
     },
     /// The weights section is not a safetensors file.
-    #[error("weights section is not a safetensors file")]
+    #[error("weights section is not a safetensors file: {source}")]
     Safetensors {
         /// What is wrong with it.
         source: SafeTensorError,
@@ -425,4 +434,31 @@ pub enum ModelError {
         /// Index of the first such element, row-major.
         index: usize,
     },
+}
+
+impl ModelError {
+    /// What is wrong, in whichever file.
+    ///
+    /// ```
+    /// use xu_model::{Model, ModelError};
+    ///
+    /// let error = Model::open("Cargo.toml").unwrap_err();
+    /// assert!(error.to_string().starts_with("Cargo.toml: bad magic"));
+    /// assert!(matches!(error.what(), ModelError::BadMagic { .. }));
+    /// ```
+    #[must_use]
+    pub fn what(&self) -> &Self {
+        match self {
+            Self::InFile { source, .. } => source,
+            error => error,
+        }
+    }
+
+    /// Of the bytes of a file.
+    pub(crate) fn in_file(self, path: &Path) -> Self {
+        Self::InFile {
+            path: path.to_owned(),
+            source: Box::new(self),
+        }
+    }
 }

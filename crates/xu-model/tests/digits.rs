@@ -101,13 +101,21 @@ fn a_path_that_is_no_container_is_named() {
         matches!(&error, ModelError::Io { path, .. } if *path == missing),
         "{error}"
     );
-    assert!(error.to_string().contains("missing.xum"));
+    let text = error.to_string();
+    assert!(text.contains("missing.xum: No such file"), "{text}");
 
     let error = Container::open(file("")).unwrap_err();
     assert!(matches!(error, ModelError::NotAFile { .. }), "{error}");
 
     let error = Container::open(file("manifest.json")).unwrap_err();
-    assert!(matches!(error, ModelError::BadMagic { .. }), "{error}");
+    assert!(
+        matches!(error.what(), ModelError::BadMagic { .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("manifest.json: bad magic"),
+        "{error}"
+    );
 }
 
 /// The file is sparse: it has a length, and nothing is read of it.

@@ -45,16 +45,22 @@ impl<I: Iterator> RefusedBatch<I> {
 #[non_exhaustive]
 pub enum Refusal {
     /// Wait for a completion, then submit again.
-    #[error("{xu} is full: {limit} requests are outstanding")]
+    #[error("{xu} is full: outstanding requests and reserved places take all {limit} of it")]
     QueueFull {
         /// The queue.
         xu: XuId,
-        /// Most requests that may be outstanding.
+        /// Most requests that may be outstanding and places that may be reserved, together.
         limit: u64,
     },
-    /// The runtime is closing or closed.
+    /// The runtime is closing, or has closed by now.
     #[error("{xu} is closing and takes no more requests")]
     Closing {
+        /// The queue.
+        xu: XuId,
+    },
+    /// The runtime is closed. Said by whoever knows that closing has come to its end.
+    #[error("{xu} is closed and takes no more requests")]
+    Closed {
         /// The queue.
         xu: XuId,
     },
@@ -107,6 +113,7 @@ impl Refusal {
         match self {
             Self::QueueFull { xu, .. }
             | Self::Closing { xu }
+            | Self::Closed { xu }
             | Self::Degraded { xu, .. }
             | Self::Prepare { xu, .. }
             | Self::Commit { xu, .. }
@@ -120,7 +127,7 @@ impl Refusal {
     pub fn status(&self) -> Status {
         match self {
             Self::QueueFull { .. } => Status::QUEUE_FULL,
-            Self::Closing { .. } => Status::CLOSED,
+            Self::Closing { .. } | Self::Closed { .. } => Status::CLOSED,
             Self::Degraded { .. } => Status::EXEC_UNIT_UNRECOVERABLE,
             Self::Prepare { status, .. } | Self::Commit { status, .. } => *status,
             Self::Forked { .. } | Self::Exhausted { .. } => Status::FAILURE,

@@ -21,6 +21,12 @@ pub(crate) enum Note {
         given: String,
         instead: &'static str,
     },
+    /// It is named as those of this library are, and is none of them.
+    Unknown {
+        variable: String,
+        given: String,
+        closest: &'static str,
+    },
     /// It is known, and nothing depends on it.
     NoEffect {
         variable: &'static str,
@@ -47,6 +53,14 @@ impl Note {
             } => warn!(
                 name: "nrta.removed", target: "nrta::environment",
                 variable, given, instead, "was removed and has no effect"
+            ),
+            Self::Unknown {
+                variable,
+                given,
+                closest,
+            } => warn!(
+                name: "nrta.unknown", target: "nrta::environment",
+                variable, given, closest, "unknown variable has no effect: is the closest one meant?"
             ),
             Self::NoEffect { variable, why } => info!(
                 name: "nrta.no_effect", target: "nrta::environment",

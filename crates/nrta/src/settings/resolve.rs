@@ -16,7 +16,7 @@ use core::time::Duration;
 use xu_device::simulated::MachineConfig;
 use xu_worker::{CloseOptions, PollPolicy};
 
-/// Physical cores of a machine that the environment is asked for, and of which nobody says how large it is.
+/// Cores of a machine that processes share, or that the environment is asked for, and of which nobody says how large it is.
 const SMALL_MACHINE: u32 = 2;
 /// Most physical cores of a simulated machine.
 pub(crate) const MAX_TPBS: u32 = 256;
@@ -26,6 +26,10 @@ const MAX_CORES: u32 = 256;
 const MAX_COMPUTE_LIMIT: u64 = 63;
 /// Generation of a machine of which nobody says which.
 const DEFAULT_ARCH: u8 = 2;
+/// Memory of a simulated core, bytes: 1 MiB to 4 GiB.
+const HBM_BYTES: core::ops::RangeInclusive<u64> = 1 << 20..=4 << 30;
+/// Closing says what it waits for no more often than this.
+const LEAST_WARN_EVERY: Duration = Duration::from_millis(1);
 /// Limit for one execution, unless something else is said.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests of a compute queue, unless something else is said.
@@ -67,14 +71,12 @@ impl Builder {
             return Err(Error::Config {
                 what: "exec_timeout",
                 value: 0,
-                allowed: "more than 0, or None for no limit",
+                allowed: "more than 0, or None for no limit".to_owned(),
             });
         }
+        let close_warn_every = self.settle_close_warn_every()?;
         let hbm_bytes = match &self.device {
-            None => self
-                .hbm_bytes
-                .or(MachineConfig::default().hbm_bytes)
-                .map(Some),
+            None => self.settle_hbm_bytes()?.map(Some),
             Some(_) => not_ours(None),
         };
         Ok(Settings {
@@ -96,7 +98,7 @@ impl Builder {
             numerical_errors: self.numerical_errors.or(NumericalErrors::default()),
             log_out_of_memory: self.log_out_of_memory.or(true),
             worker_cpus: self.worker_cpus.or(None),
-            close_warn_every: self.close_warn_every.or(CloseOptions::default().warn_every),
+            close_warn_every,
             process_tag: self.process_tag.or(std::process::id().to_string()),
         })
     }
@@ -108,6 +110,27 @@ impl Builder {
             (None, Some(instance)) => instance.arch(),
             (None, None) => DEFAULT_ARCH,
         }
+    }
+
+    fn settle_hbm_bytes(&self) -> Result<Setting<u64>, Error> {
+        let bytes = self.hbm_bytes.or(MachineConfig::default().hbm_bytes);
+        let is_good = HBM_BYTES.contains(&bytes.value);
+        let allowed = "1048576 to 4294967296, which are 1 MiB to 4 GiB";
+        check("simulated_hbm_bytes", &bytes, is_good, allowed)?;
+        Ok(bytes)
+    }
+
+    fn settle_close_warn_every(&self) -> Result<Setting<Duration>, Error> {
+        let every = self.close_warn_every.or(CloseOptions::default().warn_every);
+        if every.value < LEAST_WARN_EVERY {
+            return Err(Error::Config {
+                what: "nanoseconds of close_warn_every",
+                // CAST: less than a million.
+                value: every.value.as_nanos() as u64,
+                allowed: "at least 1000000, a millisecond".to_owned(),
+            });
+        }
+        Ok(every)
     }
 
     /// Two where cores are made to be used in pairs, which is from the third generation on.
@@ -154,17 +177,18 @@ impl Builder {
             value: 1,
             origin: Origin::Default,
         });
-        let allowed = "a number of devices that share the machine's physical cores evenly";
+        let cores = tpbs.value;
         check(
             "simulated_devices",
             &wide(&devices),
             divides(devices.value),
-            allowed,
+            &format!("a number of devices that share the machine's {cores} physical cores evenly"),
         )?;
         Ok((devices, tpbs))
     }
 
-    /// Physical cores for the logical ones that the builder was asked for; at least a small machine for the environment's.
+    /// Physical cores for the logical ones that the builder was asked for; at least a small machine for the environment's, and
+    /// where others are to have cores, too.
     fn needed_tpbs(&self, tpbs_per_core: u32) -> u32 {
         let told = |choice: &super::Choice<u32>| choice.told().copied();
         let cores = told(&self.cores).or((!self.is_by_environment).then_some(1));
@@ -172,10 +196,11 @@ impl Builder {
             let first = told(&self.first_core).unwrap_or(0);
             first.saturating_add(cores).saturating_mul(tpbs_per_core)
         });
-        let least = if self.is_by_environment {
-            SMALL_MACHINE
-        } else {
-            tpbs_per_core
+        let is_shared = self.host.or(None).value.is_some();
+        let least = match (self.is_by_environment, is_shared) {
+            (true, _) => SMALL_MACHINE,
+            (false, true) => SMALL_MACHINE * tpbs_per_core,
+            (false, false) => tpbs_per_core,
         };
         needed.max(least)
     }
@@ -184,8 +209,9 @@ impl Builder {
     fn settle_cores(&self, total: u32) -> Result<(Setting<u32>, Setting<u32>), Error> {
         let first = self.first_core.or(0);
         if !matches!(first.origin, Origin::Environment { .. }) {
-            let allowed = "a logical core of the device";
-            check("first_core", &wide(&first), first.value < total, allowed)?;
+            let last = total.saturating_sub(1);
+            let allowed = format!("0 to {last}: {}", self.machine_has(total));
+            check("first_core", &wide(&first), first.value < total, &allowed)?;
         }
         let left = total.saturating_sub(first.value);
         let mut cores = self.cores.or(if self.is_by_environment { left } else { 1 });
@@ -206,28 +232,55 @@ impl Builder {
             } if self.first_core.or(0).origin == cores.origin => Error::Variable {
                 variable,
                 value: given.clone(),
-                allowed: consecutive_cores(total),
+                allowed: format!("{}: {}", consecutive_cores(total), self.machine_has(total)),
             },
             Origin::Environment {
                 variable, given, ..
             } => Error::Variable {
                 variable,
                 value: given.clone(),
-                allowed: format!("a number from 0 to {left}"),
+                allowed: format!("a number from 0 to {left}: {}", self.machine_has(total)),
             },
             _ => Error::Config {
                 what: "first_core + cores",
                 value: last,
-                allowed: "no more logical cores than the device, or simulated_tpbs, has physical ones for",
+                allowed: {
+                    let of = |what, setting: &Setting<u32>| match &setting.origin {
+                        Origin::Environment { .. } => {
+                            format!("; {what} = {} is of {}", setting.value, setting.origin)
+                        }
+                        _ => String::new(),
+                    };
+                    let said = of("first_core", &first) + &of("cores", &cores);
+                    format!("at most {total}: {}{said}", self.machine_has(total))
+                },
             },
         })
+    }
+
+    /// How many logical cores there are, and what says so.
+    fn machine_has(&self, total: u32) -> String {
+        let plural = if total == 1 { "" } else { "s" };
+        if self.device.is_some() {
+            return format!("the device has {total} logical core{plural}");
+        }
+        let sets = match (self.tpbs.told(), self.is_by_environment) {
+            (None, true) => "NRTA_SIM_CORES",
+            _ => "simulated_tpbs",
+        };
+        format!("the machine has {total} logical core{plural}, and {sets} sets its physical ones")
     }
 }
 
 /// What a list of cores may be.
-pub(crate) fn consecutive_cores(total: u32) -> String {
+fn consecutive_cores(total: u32) -> String {
     let last = total.saturating_sub(1);
-    format!("consecutive cores from 0 to {last}, such as 0-1 or 0,1")
+    let such_as = if last == 0 {
+        ""
+    } else {
+        ", such as 0-1 or 0,1"
+    };
+    format!("consecutive cores from 0 to {last}{such_as}")
 }
 
 /// Of a device that is the caller's.
@@ -247,7 +300,7 @@ fn check(
     what: &'static str,
     setting: &Setting<u64>,
     is_good: bool,
-    allowed: &'static str,
+    allowed: &str,
 ) -> Result<(), Error> {
     match &setting.origin {
         _ if is_good => Ok(()),
@@ -261,7 +314,7 @@ fn check(
         _ => Err(Error::Config {
             what,
             value: setting.value,
-            allowed,
+            allowed: allowed.to_owned(),
         }),
     }
 }

@@ -283,13 +283,13 @@ impl Harvester {
             }
         }
         for core in &self.cores {
-            if let Some(first) = core.execution.pending().next() {
+            let (started, not_started) = core.execution.pending();
+            if !(started.is_empty() && not_started.is_empty()) {
                 return Err(Fault::Timeout {
                     tpb: core.tpb,
                     limit,
-                    pending: core.execution.pending().count(),
-                    started: core.execution.started(),
-                    first,
+                    started,
+                    not_started,
                 });
             }
         }

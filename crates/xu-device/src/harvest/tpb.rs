@@ -58,20 +58,21 @@ impl Execution {
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.pending().next().is_none()
+        let is_complete = |state: &EngineState| *state == EngineState::Complete;
+        self.engines.iter().all(is_complete)
     }
 
-    /// The engines that have not ended.
-    pub(super) fn pending(&self) -> impl Iterator<Item = Engine> {
-        // PANIC: there are five engines.
-        let is_pending = |engine: &Engine| self.engines[engine.index()] != EngineState::Complete;
-        Engine::ALL.into_iter().filter(is_pending)
-    }
-
-    /// How many engines have started and not ended.
-    pub(super) fn started(&self) -> usize {
-        let started = |state: &&EngineState| **state == EngineState::EndPending;
-        self.engines.iter().filter(started).count()
+    /// The engines that have not ended: those that have started, and those that have not.
+    pub(super) fn pending(&self) -> (Vec<Engine>, Vec<Engine>) {
+        let in_state = |state: EngineState| {
+            // PANIC: there are five engines.
+            let is_in = |engine: &Engine| self.engines[engine.index()] == state;
+            Engine::ALL.into_iter().filter(is_in).collect()
+        };
+        (
+            in_state(EngineState::EndPending),
+            in_state(EngineState::StartPending),
+        )
     }
 
     fn apply(

@@ -25,19 +25,19 @@ use xu_abi::{Engine, Status, TpbIndex};
 pub enum Fault {
     /// Not every engine finished in time.
     #[error(
-        "core {tpb} did not finish within {limit:?}: {pending} of 5 engines pending, {started} of them started; the first is {first}"
+        "core {tpb} did not finish within {limit:?}: {}",
+        unfinished(started, not_started)
     )]
     Timeout {
         /// The first core with a pending engine.
         tpb: TpbIndex,
         /// The limit.
         limit: Duration,
-        /// Engines that have not ended. One that hangs keeps those from ending that wait for it.
-        pending: usize,
-        /// Those of them that have started; none of an execution that the device has never heard of.
-        started: usize,
-        /// The first of them.
-        first: Engine,
+        /// Engines that have started and not ended. One that hangs keeps those from ending that wait for it, so which of
+        /// them it is cannot be said.
+        started: Vec<Engine>,
+        /// Engines that have not even started: all of them in an execution that the device has never heard of.
+        not_started: Vec<Engine>,
     },
     /// Notification records were lost.
     #[error("core {tpb} lost notification records: a queue overflowed")]
@@ -100,6 +100,28 @@ pub enum Fault {
     /// An earlier execution has ended the unit.
     #[error("an earlier execution has ended the unit")]
     UnitEnded,
+}
+
+/// Which engines have not ended, those apart that have not begun.
+fn unfinished(started: &[Engine], not_started: &[Engine]) -> String {
+    let names = |engines: &[Engine]| {
+        let names: Vec<_> = engines.iter().map(|engine| engine.name()).collect();
+        names.join(", ")
+    };
+    match (started, not_started) {
+        ([], []) => "no engine is pending".to_owned(),
+        ([], waiting) => format!("not started: {}", names(waiting)),
+        ([one], []) => format!("started and not ended: {one}"),
+        (some, []) => format!(
+            "started and not ended, because one hangs or waits for another: {}",
+            names(some)
+        ),
+        (some, waiting) => format!(
+            "started and not ended: {}; not started: {}",
+            names(some),
+            names(waiting)
+        ),
+    }
 }
 
 impl From<NqError> for Fault {

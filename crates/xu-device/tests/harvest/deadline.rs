@@ -23,7 +23,7 @@ fn d6_the_deadline_runs_from_the_step_that_finds_the_barrier_clear() {
     // A barrier that comes back is not waited for again.
     hold(&bench, FIRST);
     assert_eq!(bench.step(clear + LIMIT - NANOSECOND), Progress::Continue);
-    let fault = timeout(FIRST, [5, 0], Engine::Pe);
+    let fault = timeout(FIRST, &[], &Engine::ALL);
     assert_fatal(bench.step(clear + LIMIT), Status::TIMEOUT, &fault);
 }
 
@@ -46,7 +46,7 @@ fn d6_a_sweep_that_found_a_record_judges_no_deadline_and_the_empty_one_after_it_
         bench.post(FIRST, Engine::Dve, record);
         assert_eq!(bench.step(LIMIT * 3), Progress::Continue);
         assert_eq!(bench.scripted.probes(), 0);
-        let fault = timeout(FIRST, [1, 1], Engine::Dve);
+        let fault = timeout(FIRST, &[Engine::Dve], &[]);
         assert_fatal(bench.step(LIMIT * 3), Status::TIMEOUT, &fault);
     }
 }
@@ -87,7 +87,8 @@ fn a_limit_of_zero_is_judged_by_the_first_empty_sweep() {
     bench.complete_all_but(FIRST, Engine::Sp);
     assert_eq!(bench.look(), Progress::Continue);
     match bench.look() {
-        Progress::Fatal(report, Fault::Timeout { pending: 1, .. }) => {
+        Progress::Fatal(report, Fault::Timeout { not_started, .. }) => {
+            assert_eq!(not_started, [Engine::Sp]);
             assert_eq!(report.status, Status::TIMEOUT);
         }
         other => panic!("{other:?}"),
@@ -135,7 +136,7 @@ fn d3_the_overflow_of_a_core_that_has_ended_explains_no_timeout() {
     bench.complete(FIRST, TICK);
     let _ = bench.look();
     bench.scripted.latch_overflow(FIRST);
-    let fault = timeout(SECOND, [5, 0], Engine::Pe);
+    let fault = timeout(SECOND, &[], &Engine::ALL);
     assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
 }
 
@@ -163,7 +164,7 @@ fn the_timeout_names_the_core_that_has_not_ended_and_its_engines() {
     bench.complete_all_but(SECOND, Engine::Pool);
     bench.start(SECOND, Engine::Pool, TICK);
     let _ = bench.look();
-    let fault = timeout(SECOND, [1, 1], Engine::Pool);
+    let fault = timeout(SECOND, &[Engine::Pool], &[]);
     assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
 }
 
@@ -221,6 +222,6 @@ fn d6_a_device_that_posts_without_end_puts_its_deadline_off_by_one_ring_of_recor
     for _ in 0..16 {
         assert_eq!(bench.step(LIMIT), Progress::Continue);
     }
-    let fault = timeout(FIRST, [1, 1], Engine::Pe);
+    let fault = timeout(FIRST, &[Engine::Pe], &[]);
     assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
 }

@@ -178,9 +178,8 @@ fn d6_a_timeout_is_not_renamed_by_an_equal_status_or_by_one_that_leaves_the_unit
     let fault = Fault::Timeout {
         tpb: FIRST,
         limit: LIMIT,
-        pending: 5,
-        started: 0,
-        first: Engine::Pe,
+        started: Vec::new(),
+        not_started: Engine::ALL.to_vec(),
     };
     // Transient errors have the highest priority of all, and end no unit.
     for kind in [

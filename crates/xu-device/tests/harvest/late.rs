@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 fn d6_what_comes_after_the_verdict_does_not_change_it() {
     let mut bench = Bench::begun();
     let _ = bench.look();
-    let fault = timeout(FIRST, [5, 0], Engine::Pe);
+    let fault = timeout(FIRST, &[], &Engine::ALL);
     assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
     bench.complete(FIRST, TICK);
     for _ in 0..3 {
@@ -28,7 +28,7 @@ fn d6_records_that_come_after_a_fault_are_counted_and_complete_nothing() {
     assert_fatal(
         bench.step(LIMIT),
         Status::TIMEOUT,
-        &timeout(FIRST, [5, 0], Engine::Pe),
+        &timeout(FIRST, &[], &Engine::ALL),
     );
     assert_eq!(bench.harvester.late_records(), 0);
     bench.complete(FIRST, TICK);

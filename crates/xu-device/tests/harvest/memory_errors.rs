@@ -152,9 +152,8 @@ fn d4_counters_that_cannot_be_read_end_the_unit_and_rename_nothing_stronger() {
     let fault = Fault::Timeout {
         tpb: FIRST,
         limit: LIMIT,
-        pending: 5,
-        started: 0,
-        first: Engine::Pe,
+        started: Vec::new(),
+        not_started: Engine::ALL.to_vec(),
     };
     assert_fatal(bench.step(LIMIT), Status::TIMEOUT, &fault);
 }

@@ -172,13 +172,12 @@ pub(crate) fn passed(bench: &Bench, tpb: TpbIndex, barriers: i32) {
 }
 
 /// An execution with [`LIMIT`] was late.
-pub(crate) fn timeout(tpb: TpbIndex, [pending, started]: [usize; 2], first: Engine) -> Fault {
+pub(crate) fn timeout(tpb: TpbIndex, started: &[Engine], not_started: &[Engine]) -> Fault {
     Fault::Timeout {
         tpb,
         limit: LIMIT,
-        pending,
-        started,
-        first,
+        started: started.to_vec(),
+        not_started: not_started.to_vec(),
     }
 }
 

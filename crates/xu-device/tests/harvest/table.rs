@@ -295,9 +295,8 @@ fn faults() -> Vec<Fault> {
         Fault::Timeout {
             tpb,
             limit: crate::support::LIMIT,
-            pending: 1,
-            started: 1,
-            first: engine,
+            started: vec![engine],
+            not_started: Vec::new(),
         },
         Fault::Overflow { tpb },
         Fault::OutOfOrder {

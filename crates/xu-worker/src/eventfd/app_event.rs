@@ -52,7 +52,9 @@ pub enum NotAnEventFd {
         source: io::Error,
     },
     /// It is open, and something else.
-    #[error("descriptor {number} is no eventfd but `{found}`")]
+    #[error(
+        "descriptor {number} is no eventfd but `{found}`: pass one of eventfd(2), or a CompletionEvent"
+    )]
     SomethingElse {
         /// The application's descriptor.
         number: i32,
