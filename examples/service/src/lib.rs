@@ -15,10 +15,13 @@
 //!   one request at a time, so while one slot's image computes, another's is written and a third one's scores are read.
 //! * **Back-pressure.** A request that finds no free slot waits for one, but not for long; then it is answered 503. How many
 //!   wait is bounded by the number of connections.
+//! * **Slow clients.** Headers, bodies, idle connections and responses that nobody takes have limits of a few seconds, so that
+//!   a connection is never held for ever ([`options::Limits`]).
 //! * **One answer each.** A slot owns the request that it serves, and the only way to its client. A client that goes away
 //!   changes nothing: the slot finishes, and nobody takes the answer.
 //! * **Recovery.** A degraded queue ends the lane. The supervisor closes the runtime and opens another one, on threads that
-//!   may block. Until then requests are answered 503, with the status and the cause.
+//!   may block. Until then requests are answered 503, with the status and the cause. A runtime that does not close is leaked;
+//!   after three of them, or when one of its own tasks is lost, the service ends ([`Ended`]).
 //!
 //! | module | subject |
 //! |---|---|
