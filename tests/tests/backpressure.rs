@@ -81,6 +81,8 @@ fn f5_a_place_is_full_for_everybody_but_its_holder() {
     let full = bench.moves.try_reserve().unwrap_err();
     assert_eq!(full.failure(), Failure::QueueFull);
     let limit = bench.moves.limit();
+    let text = format!("outstanding requests and reserved places take all {limit} of it");
+    assert!(full.to_string().contains(&text), "{full}");
     assert_eq!((bench.moves.depth(), bench.moves.reserved()), (0, limit));
     for _ in 0..1_000 {
         let refused = bench
