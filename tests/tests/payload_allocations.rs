@@ -6,45 +6,20 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod heap;
+
 use bytes::{Bytes, BytesMut};
+use heap::fewest_allocations;
 use nrta::{HostBuffer, Runtime, Tensor, TensorOpQueue};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-struct Counting;
-
-static BLOCKS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BLOCKS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(block, layout) };
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const ROUNDS: u64 = 300;
 
-/// Allocations of a process for so many rounds, after as many that do not count: the fewest of three times, since a thread that
-/// sleeps for the first time allocates, and when it does is chance.
+/// Allocations of a process for so many rounds, after as many that do not count.
 fn counted(mut round: impl FnMut()) -> u64 {
-    let mut taken = || {
-        let before = BLOCKS.load(Ordering::Relaxed);
-        (0..ROUNDS).for_each(|_| round());
-        BLOCKS.load(Ordering::Relaxed) - before
-    };
-    taken();
-    (0..3).map(|_| taken()).min().unwrap_or_default()
+    let mut rounds = || (0..ROUNDS).for_each(|_| round());
+    rounds();
+    fewest_allocations(rounds)
 }
 
 struct Bench {

@@ -109,6 +109,7 @@ pub mod events;
 pub mod exporter;
 pub mod failure;
 pub mod host_buffer;
+mod inherited;
 pub mod instance;
 mod lane;
 pub mod logical_core;

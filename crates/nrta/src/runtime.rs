@@ -16,6 +16,7 @@ use crate::collectives::{CollectivesStage, Group, Members};
 use crate::compute::ComputeStage;
 use crate::error::Error;
 use crate::host_buffer::HostPool;
+use crate::inherited;
 use crate::logical_core::Core;
 use crate::settings::Settings;
 use crate::spans;
@@ -260,34 +261,6 @@ pub(crate) struct Inner {
     device: HereOnly<Arc<dyn Device>>,
     /// Given back when the runtime is closed and its device at rest.
     claim: Mutex<Option<Claim>>,
-}
-
-/// Which runtimes are open, so that a forked child opens none beside those that it has inherited: what they wait with, locks and
-/// the threads that are parked in them, is in its memory, but not alive.
-pub(crate) mod inherited {
-    use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-
-    /// How many are open.
-    static OPEN: AtomicUsize = AtomicUsize::new(0);
-    /// The process that has opened them.
-    static OPENER: AtomicU32 = AtomicU32::new(0);
-
-    /// Whether some are open that another process has opened.
-    pub(crate) fn are_open() -> bool {
-        // Relaxed: a child has one thread, and sees what its parent's forking thread saw.
-        OPEN.load(Ordering::Relaxed) > 0 && OPENER.load(Ordering::Relaxed) != std::process::id()
-    }
-
-    /// One more is open.
-    pub(super) fn opened() {
-        OPENER.store(std::process::id(), Ordering::Relaxed);
-        OPEN.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// One has gone, in the process that has opened it.
-    pub(super) fn gone() {
-        OPEN.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Inner {
