@@ -165,10 +165,10 @@ impl Core {
             event,
             increment,
             registers: [
-                map::sequencer_memory(index),
-                map::event_register(index, map::REQUEST_LOADED),
-                map::tx_tail_increment(index),
-                map::rx_tail_increment(index),
+                map::AddressMap::Simulated.sequencer_memory(index),
+                map::AddressMap::Simulated.event_register(index, map::REQUEST_LOADED),
+                map::AddressMap::Simulated.tx_tail_increment(index),
+                map::AddressMap::Simulated.rx_tail_increment(index),
             ]
             .map(DeviceAddr::get),
             slots: std::array::from_fn(|index| slot(memory, index)),

@@ -201,6 +201,7 @@ impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
             // CAST: two.
             tpbs: TPBS as u16,
             hbm_bytes: self.bytes(),
+            addresses: xu_device::map::AddressMap::Simulated,
         }
     }
 

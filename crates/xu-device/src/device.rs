@@ -4,6 +4,7 @@
 //! The trait stands at the height of bytes and registers so that all logic stays above it.
 //! It is deliberately not sealed: tests interpose a device that alters bytes on the way.
 
+use crate::map::AddressMap;
 use core::fmt;
 use core::time::Duration;
 use xu_abi::{DeviceAddr, SemIndex, Status, TpbIndex};
@@ -155,6 +156,8 @@ pub struct Shape {
     pub tpbs: u16,
     /// High-bandwidth memory per core, bytes.
     pub hbm_bytes: u64,
+    /// Where its registers are.
+    pub addresses: AddressMap,
 }
 
 /// How much of a memory is taken. Made by [`Device::memory_use`].

@@ -10,7 +10,6 @@
 
 use super::BLOCK_ALIGN;
 use crate::device::{Device, DeviceError, Place};
-use crate::map;
 use crate::memory::DeviceMemory;
 use std::sync::Arc;
 use xu_abi::{DeviceAddr, TpbIndex};
@@ -69,7 +68,7 @@ impl CollectivesChain {
         let memory = DeviceMemory::allocate(device, Place::Hbm(tpb), bytes, BLOCK_ALIGN)?;
         memory.write(0, &membership.context())?;
         memory.write(Self::INCREMENT, &pairs_in_all.to_le_bytes())?;
-        let context = map::collectives_context(tpb);
+        let context = device.shape().addresses.collectives_context(tpb);
         Ok(Self {
             copies: [(memory.addr(), context, Membership::CONTEXT_BYTES)],
             memory,

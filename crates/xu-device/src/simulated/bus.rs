@@ -77,10 +77,8 @@ impl Bus {
         if self.memory.check(addr, bytes).is_ok() {
             return Some(Target::Memory);
         }
-        let above = addr.get().checked_sub(map::CORE_BLOCK_BASE)?;
-        let tpb = TpbIndex::new(u16::try_from(above / map::CORE_BLOCK_STRIDE).ok()?);
+        let (tpb, offset) = map::AddressMap::Simulated.core_at(addr)?;
         self.registers(tpb)?;
-        let offset = above % map::CORE_BLOCK_STRIDE;
         let is_word = bytes == WORD && offset.is_multiple_of(WORD);
         if let Some(inside) = offset.checked_sub(map::TAIL_INCREMENT) {
             return match inside {
@@ -188,9 +186,9 @@ mod tests {
         let bus = Bus::new(Memory::new(1, 1 << 20, 1 << 20).unwrap(), 2);
         let tpb = TpbIndex::new(1);
         let event = EventIndex::new(255);
-        let at = map::event_register(tpb, event);
+        let at = map::AddressMap::Simulated.event_register(tpb, event);
         assert_eq!(bus.resolve(at, 4), Some(Target::Event(tpb, event)));
-        let tail = map::rx_tail_increment(tpb);
+        let tail = map::AddressMap::Simulated.rx_tail_increment(tpb);
         assert_eq!(
             bus.resolve(tail, 4),
             Some(Target::TailIncrement(tpb, Side::Rx))
@@ -201,9 +199,9 @@ mod tests {
                 assert_eq!(bus.resolve(addr, bytes), None, "{addr} {bytes}");
             }
         }
-        let absent = map::event_register(TpbIndex::new(2), event);
+        let absent = map::AddressMap::Simulated.event_register(TpbIndex::new(2), event);
         assert_eq!(bus.resolve(absent, 4), None);
-        let memory = map::sequencer_memory(tpb);
+        let memory = map::AddressMap::Simulated.sequencer_memory(tpb);
         assert!(bus.resolve(memory, map::SEQUENCER_MEMORY_BYTES).is_some());
         assert!(
             bus.resolve(memory, map::SEQUENCER_MEMORY_BYTES + 1)
@@ -217,18 +215,27 @@ mod tests {
         let tpb = TpbIndex::new(0);
         let registers = bus.registers(tpb).unwrap();
         for _ in 0..2 {
-            bus.store(map::tx_tail_increment(tpb), &4u32.to_le_bytes());
+            bus.store(
+                map::AddressMap::Simulated.tx_tail_increment(tpb),
+                &4u32.to_le_bytes(),
+            );
         }
         assert_eq!((registers.tail(Side::Tx), registers.tail(Side::Rx)), (8, 0));
-        assert!(bus.load(map::tx_tail_increment(tpb), &mut [0; 4]).is_none());
+        assert!(
+            bus.load(
+                map::AddressMap::Simulated.tx_tail_increment(tpb),
+                &mut [0; 4]
+            )
+            .is_none()
+        );
         bus.store(
-            map::event_register(tpb, map::REQUEST_LOADED),
+            map::AddressMap::Simulated.event_register(tpb, map::REQUEST_LOADED),
             &1u32.to_le_bytes(),
         );
         assert!(registers.event(map::REQUEST_LOADED));
         let mut back = [0; 3];
-        bus.store(map::sequencer_memory(tpb), b"abc");
-        bus.load(map::sequencer_memory(tpb), &mut back);
+        bus.store(map::AddressMap::Simulated.sequencer_memory(tpb), b"abc");
+        bus.load(map::AddressMap::Simulated.sequencer_memory(tpb), &mut back);
         assert_eq!(&back, b"abc");
     }
 }

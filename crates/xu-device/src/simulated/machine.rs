@@ -15,6 +15,7 @@ use super::injector::Injection;
 use super::sequencer::{self, Sequencer};
 use super::stepping::Stepping;
 use crate::device::{DeviceError, Shape};
+use crate::map::AddressMap;
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ impl Machine {
                 arch: config.arch,
                 tpbs: config.tpbs,
                 hbm_bytes: config.hbm_bytes,
+                addresses: AddressMap::Simulated,
             },
             seed: config.seed,
             time: config.time,

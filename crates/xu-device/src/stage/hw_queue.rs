@@ -5,7 +5,7 @@
 
 use super::SkipConfig;
 use crate::device::{Device, DeviceError, Place};
-use crate::map;
+use crate::map::{self, AddressMap};
 use crate::memory::DeviceMemory;
 use crate::program::{CollectivesChain, ModelHandle, Program};
 use crate::ring::DescriptorRing;
@@ -42,6 +42,7 @@ impl CoreRequest {
 #[derive(Debug)]
 pub(super) struct HwQueue {
     tpb: TpbIndex,
+    addresses: AddressMap,
     ring: DescriptorRing,
     constants: DeviceMemory,
     last_model: Option<ModelHandle>,
@@ -66,6 +67,7 @@ impl HwQueue {
         constants.write(INCREMENT_VALUE, &PAIRS_PER_EXECUTION.to_le_bytes())?;
         Ok(Self {
             tpb,
+            addresses: device.shape().addresses,
             ring,
             constants,
             last_model: None,
@@ -141,10 +143,11 @@ impl HwQueue {
         chain: Option<&CollectivesChain>,
     ) -> Result<(), DeviceError> {
         let tpb = self.tpb;
-        let event = map::event_register(tpb, map::REQUEST_LOADED);
+        let addresses = self.addresses;
+        let event = addresses.event_register(tpb, map::REQUEST_LOADED);
         let poke = self.constants.at(EVENT_VALUE);
         self.ring
-            .push(request, map::sequencer_memory(tpb), REQUEST_BYTES)?;
+            .push(request, addresses.sequencer_memory(tpb), REQUEST_BYTES)?;
         self.ring.push(poke, event, WORD)?;
         let mut increment = self.constants.at(INCREMENT_VALUE);
         if let Some(chain) = chain {
@@ -154,7 +157,8 @@ impl HwQueue {
             increment = chain.increment();
         }
         self.ring
-            .push(increment, map::tx_tail_increment(tpb), WORD)?;
-        self.ring.push(increment, map::rx_tail_increment(tpb), WORD)
+            .push(increment, addresses.tx_tail_increment(tpb), WORD)?;
+        self.ring
+            .push(increment, addresses.rx_tail_increment(tpb), WORD)
     }
 }

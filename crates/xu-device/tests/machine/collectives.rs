@@ -47,11 +47,27 @@ impl Publish {
         let (tpb, constants) = (client.tpb, client.constants);
         let increment = at(constants, self.increment);
         let mut copies = vec![
-            (buffer, map::sequencer_memory(tpb), 52),
-            (constants, map::event_register(tpb, map::REQUEST_LOADED), 4),
-            (context, map::collectives_context(tpb), self.len),
-            (increment, map::tx_tail_increment(tpb), 4),
-            (increment, map::rx_tail_increment(tpb), 4),
+            (buffer, map::AddressMap::Simulated.sequencer_memory(tpb), 52),
+            (
+                constants,
+                map::AddressMap::Simulated.event_register(tpb, map::REQUEST_LOADED),
+                4,
+            ),
+            (
+                context,
+                map::AddressMap::Simulated.collectives_context(tpb),
+                self.len,
+            ),
+            (
+                increment,
+                map::AddressMap::Simulated.tx_tail_increment(tpb),
+                4,
+            ),
+            (
+                increment,
+                map::AddressMap::Simulated.rx_tail_increment(tpb),
+                4,
+            ),
         ];
         if self.early {
             copies.swap(1, 2);
@@ -230,7 +246,7 @@ fn d2_a_publish_whose_trailer_does_not_count_its_pairs_is_an_error() {
         cc_dma_increment: U32::new(1),
     };
     let buffer = client.place(buffer.as_bytes());
-    let to = map::sequencer_memory(client.tpb);
+    let to = map::AddressMap::Simulated.sequencer_memory(client.tpb);
     client.rings.copy(&client.machine, buffer, to, 52);
     client.arm(&request, &[Part::Event, Part::TxTail, Part::RxTail]);
     client.fire();

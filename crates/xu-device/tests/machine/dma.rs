@@ -42,7 +42,7 @@ fn a_bad_descriptor_aborts_its_queue_until_it_is_opened_again() {
         alter(&mut pair);
         pair
     };
-    let event = map::event_register(CORE, EventIndex::new(3));
+    let event = map::AddressMap::Simulated.event_register(CORE, EventIndex::new(3));
     let bad = [
         pair(memory, at(memory, 64), RingId::FIRST.next()),
         altered(|pair| pair.rx.len_ctrl = U32::new(pair.rx.len_ctrl.get() + 1)),

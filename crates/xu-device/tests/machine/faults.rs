@@ -56,14 +56,22 @@ fn a_request_that_does_not_arrive_whole_is_an_error() {
     client.machine.write(body, request.as_bytes()).unwrap();
     let (increment, tpb) = (at(client.constants, 4), client.tpb);
     for (from, to, len) in [
-        (body, map::sequencer_memory(tpb), 52),
+        (body, map::AddressMap::Simulated.sequencer_memory(tpb), 52),
         (
             client.constants,
-            map::event_register(tpb, map::REQUEST_LOADED),
+            map::AddressMap::Simulated.event_register(tpb, map::REQUEST_LOADED),
             4,
         ),
-        (increment, map::tx_tail_increment(tpb), 4),
-        (increment, map::rx_tail_increment(tpb), 4),
+        (
+            increment,
+            map::AddressMap::Simulated.tx_tail_increment(tpb),
+            4,
+        ),
+        (
+            increment,
+            map::AddressMap::Simulated.rx_tail_increment(tpb),
+            4,
+        ),
     ] {
         client.rings.copy(&client.machine, from, to, len);
     }
@@ -76,9 +84,12 @@ fn a_request_that_does_not_arrive_whole_is_an_error() {
 fn an_aborted_model_exec_queue_fails_every_doorbell_until_it_is_opened_again() {
     let mut client = Client::start(small(1, 2));
     let queue = client.rings.queue;
-    client
-        .rings
-        .copy(&client.machine, NOWHERE, map::sequencer_memory(CORE), 52);
+    client.rings.copy(
+        &client.machine,
+        NOWHERE,
+        map::AddressMap::Simulated.sequencer_memory(CORE),
+        52,
+    );
     client.fire();
     client.harvest().assert_sequencer_error();
     let aborted = Err(DeviceError::DmaAborted {
@@ -183,7 +194,13 @@ fn an_address_outside_memory_is_reported_with_its_line() {
         (vec![reach(NOWHERE, data)], 0),
         (vec![nop, reach(end, data)], 1),
         (vec![nop, nop, reach(data, end)], 2),
-        (vec![nop, reach(data, map::sequencer_memory(CORE))], 1),
+        (
+            vec![
+                nop,
+                reach(data, map::AddressMap::Simulated.sequencer_memory(CORE)),
+            ],
+            1,
+        ),
         (vec![table, nop.operands(bound, bound, bound)], 1),
         // After a jump, lines count from where it went.
         (vec![nop, jump(body)], 3),

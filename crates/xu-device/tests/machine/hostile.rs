@@ -190,7 +190,7 @@ proptest! {
             if *exec {
                 // Fresh, well formed, and pointing at something.
                 let from = at(client.constants, 0);
-                let to = at(map::sequencer_memory(CORE), *near as u64);
+                let to = at(map::AddressMap::Simulated.sequencer_memory(CORE), *near as u64);
                 pair = CopyPair::new(from, to, 4, client.rings.ring_id).unwrap();
             }
             client.rings.push(&client.machine, pair);

@@ -223,13 +223,26 @@ impl Client {
         let increment = at(self.constants, 4);
         for part in parts {
             let (from, to, len) = match part {
-                Part::Request => (buffer, map::sequencer_memory(self.tpb), 52),
+                Part::Request => (
+                    buffer,
+                    map::AddressMap::Simulated.sequencer_memory(self.tpb),
+                    52,
+                ),
                 Part::Event => {
-                    let event = map::event_register(self.tpb, map::REQUEST_LOADED);
+                    let event =
+                        map::AddressMap::Simulated.event_register(self.tpb, map::REQUEST_LOADED);
                     (self.constants, event, 4)
                 }
-                Part::TxTail => (increment, map::tx_tail_increment(self.tpb), 4),
-                Part::RxTail => (increment, map::rx_tail_increment(self.tpb), 4),
+                Part::TxTail => (
+                    increment,
+                    map::AddressMap::Simulated.tx_tail_increment(self.tpb),
+                    4,
+                ),
+                Part::RxTail => (
+                    increment,
+                    map::AddressMap::Simulated.rx_tail_increment(self.tpb),
+                    4,
+                ),
             };
             self.rings.copy(&self.machine, from, to, len);
         }

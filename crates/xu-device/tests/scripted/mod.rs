@@ -305,6 +305,7 @@ impl Device for Scripted {
             arch: self.arch,
             tpbs: 2,
             hbm_bytes: 1 << 30,
+            addresses: map::AddressMap::Simulated,
         }
     }
 

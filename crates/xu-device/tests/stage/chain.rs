@@ -58,7 +58,7 @@ impl Watch {
             let copy = self.bench.pair(tpb, self.next[core] % 32).0;
             self.next[core] += 1;
             copies.push(copy);
-            if copy.to == map::rx_tail_increment(tpb) {
+            if copy.to == map::AddressMap::Simulated.rx_tail_increment(tpb) {
                 return copies;
             }
         }
@@ -149,11 +149,14 @@ fn d2_the_chain_copies_the_context_between_event_and_tail_increments() {
         let copies: Vec<Copy> = (0..5).map(|index| bench.pair(tpb, index).0).collect();
         let places: Vec<_> = copies.iter().map(|copy| (copy.to, copy.len)).collect();
         let expected = [
-            (map::sequencer_memory(tpb), 52),
-            (map::event_register(tpb, map::REQUEST_LOADED), 4),
-            (map::collectives_context(tpb), 64),
-            (map::tx_tail_increment(tpb), 4),
-            (map::rx_tail_increment(tpb), 4),
+            (map::AddressMap::Simulated.sequencer_memory(tpb), 52),
+            (
+                map::AddressMap::Simulated.event_register(tpb, map::REQUEST_LOADED),
+                4,
+            ),
+            (map::AddressMap::Simulated.collectives_context(tpb), 64),
+            (map::AddressMap::Simulated.tx_tail_increment(tpb), 4),
+            (map::AddressMap::Simulated.rx_tail_increment(tpb), 4),
         ];
         assert_eq!(places, expected);
         let mut context = [0; 64];

@@ -88,18 +88,18 @@ impl<'a> AtDoorbell<'a> {
             told.walked += 1;
             assert!(tx.is_plain_copy());
             let (from, to) = (tx.addr(), rx.addr());
-            if to == map::sequencer_memory(tpb) {
+            if to == map::AddressMap::Simulated.sequencer_memory(tpb) {
                 told.request = self.fresh(from, 52);
                 told.trailer = word(self.fresh(at(from, 0x34), 4));
-            } else if to == map::event_register(tpb, map::REQUEST_LOADED) {
+            } else if to == map::AddressMap::Simulated.event_register(tpb, map::REQUEST_LOADED) {
                 assert_eq!(told.request.len(), 52, "the event announces a request");
                 event = word(self.lasting(from, 4)) == 1;
-            } else if to == map::collectives_context(tpb) {
+            } else if to == map::AddressMap::Simulated.collectives_context(tpb) {
                 told.context = Some(self.lasting(from, 64));
-            } else if to == map::tx_tail_increment(tpb) {
+            } else if to == map::AddressMap::Simulated.tx_tail_increment(tpb) {
                 told.tails[0] = word(self.lasting(from, 4));
             } else {
-                assert_eq!(to, map::rx_tail_increment(tpb));
+                assert_eq!(to, map::AddressMap::Simulated.rx_tail_increment(tpb));
                 told.tails[1] = word(self.lasting(from, 4));
             }
         }

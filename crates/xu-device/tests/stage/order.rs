@@ -73,10 +73,26 @@ fn d2_the_request_copy_comes_first_and_the_two_tail_increments_last() {
         let (event, increment) = (pairs[1].from, pairs[2].from);
         let copy = |from, to, len| Copy { from, to, len };
         let expected = [
-            copy(programs[0].request(0), map::sequencer_memory(tpb), 52),
-            copy(event, map::event_register(tpb, map::REQUEST_LOADED), 4),
-            copy(increment, map::tx_tail_increment(tpb), 4),
-            copy(increment, map::rx_tail_increment(tpb), 4),
+            copy(
+                programs[0].request(0),
+                map::AddressMap::Simulated.sequencer_memory(tpb),
+                52,
+            ),
+            copy(
+                event,
+                map::AddressMap::Simulated.event_register(tpb, map::REQUEST_LOADED),
+                4,
+            ),
+            copy(
+                increment,
+                map::AddressMap::Simulated.tx_tail_increment(tpb),
+                4,
+            ),
+            copy(
+                increment,
+                map::AddressMap::Simulated.rx_tail_increment(tpb),
+                4,
+            ),
         ];
         assert_eq!(pairs, expected);
         // The poke sets the event; the increment publishes the four pairs.
