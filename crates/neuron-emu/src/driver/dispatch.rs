@@ -1,0 +1,1 @@
+//! From a request to its handler: the filters, in the order of the driver.
