@@ -4,11 +4,15 @@
 
 mod bug;
 mod call;
+mod copies;
 mod device;
 mod dispatch;
+mod mapping;
 mod memory;
 mod notification;
+mod registers;
 mod rings;
+mod semaphores;
 
 pub use bug::Bug;
 
