@@ -21,4 +21,6 @@ mod driver;
 
 pub use call::{Caller, NotCopied};
 pub use config::{Config, ConfigError};
-pub use driver::{AccessMode, Bug, Emulator, FileId, MapRequest, Opened};
+pub use driver::{
+    AccessMode, Bug, Emulator, Event, FileId, MapRequest, NodeRemains, Opened, Remains, Traced,
+};
