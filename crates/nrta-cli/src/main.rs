@@ -10,15 +10,20 @@
 //! | [`stats`] | latencies, depth, confusion |
 //! | [`report`] | print the result |
 //! | [`progress`] | the progress bar |
+//! | `doctor` | what a host needs for devices, and what to do about it (feature `real-driver`) |
 #![forbid(unsafe_code)]
 
 mod args;
 mod dataset;
+#[cfg(feature = "real-driver")]
+mod doctor;
 mod pipeline;
 mod progress;
 mod report;
 mod stats;
 
+#[cfg(feature = "real-driver")]
+use args::DoctorArgs;
 use args::{Command, RunArgs};
 use dataset::{Dataset, Expected};
 use std::error::Error;
@@ -61,6 +66,8 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Version => report::print(concat!("nrta ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Run(args) => run(&args),
         Command::Config { json } => config(json),
+        #[cfg(feature = "real-driver")]
+        Command::Doctor(args) => doctor(&args),
     }
 }
 
@@ -73,6 +80,20 @@ fn config(json: bool) -> Result<(), Failure> {
     } else {
         settings.to_string()
     })
+}
+
+/// What of this host is as a runtime on devices needs it.
+#[cfg(feature = "real-driver")]
+fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
+    let findings = doctor::examine(&args.host, args.scope);
+    report::print(&match args.json {
+        true => doctor::json(&findings),
+        false => doctor::text(&findings),
+    })?;
+    match doctor::has_problem(&findings) {
+        true => Err(Failure::Run("there are problems".into())),
+        false => Ok(()),
+    }
 }
 
 fn run(args: &RunArgs) -> Result<(), Failure> {
