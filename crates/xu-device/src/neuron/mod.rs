@@ -20,7 +20,7 @@
 //! | the first question is the interface version | [`negotiation`] |
 //! | a child of a fork makes no call, also when it drops things | [`owner`] |
 //! | any answer but 0 is a failure, and one table says what it means | [`answers`] |
-//! | a call that a signal interrupted is made again | [`Node::call`](node::Node) |
+//! | a call that a signal interrupted is made again, unless it counts: a doorbell, a start | [`Node::call`](node::Node) |
 //! | a pointer that the driver gets is a buffer of the length that the driver uses | [`call`] |
 //! | what the driver says is checked before it is used | [`memory`], [`negotiation`] |
 //!

@@ -16,7 +16,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`isa`] | the instructions, for whoever compiles a program |
+//! | [`isa`](crate::isa) | the instructions, for whoever compiles a program |
 //! | `machine`, `calls`, `hardware` | the machine as a whole; the calls of [`Device`](crate::Device); what everybody shares |
 //! | `config`, `costs`, `fault_plan` | what a machine is made of, what its work takes, what is to go wrong |
 //! | `heap`, `memory` | allocation; HBM and host memory |
@@ -46,7 +46,6 @@ mod fault_plan;
 mod hardware;
 mod heap;
 mod injector;
-pub mod isa;
 mod machine;
 mod memory;
 mod mishaps;
@@ -59,7 +58,9 @@ mod sequencer;
 mod stepping;
 mod tpb;
 
-pub use clock::{Time, host_ns};
+pub use crate::host_time::host_ns;
+pub use crate::isa;
+pub use clock::Time;
 pub use config::MachineConfig;
 pub use costs::Costs;
 pub use fault_plan::{Fault, FaultPlan, Mark, Rule, When};
