@@ -177,6 +177,12 @@ impl Chunk {
         Ok(self.mapping.get_or_init(|| mapping))
     }
 
+    /// Its mapping, if it is mapped.
+    #[must_use]
+    pub fn mapping(&self) -> Option<&Mapping> {
+        self.mapping.get()
+    }
+
     /// Whether it touches the end of an HBM: there the driver would map something else. (`driver.md` section 11, trap 27.)
     #[must_use]
     pub fn ends_an_hbm(&self) -> bool {
