@@ -23,15 +23,14 @@ use super::error::DriverError;
 use super::kernel::{Access, Kernel};
 use super::negotiation::{Asked, Identity};
 use super::node::{Channel, Node};
+use super::processes::Told;
 use core::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use xu_abi::driver::claim::MAX_MARKED_CORES;
 use xu_abi::driver::{
-    AppInfo, CrwlNcMap, CrwlNcMapExt, Features, GetAppsInfo, HostDeviceIdToRidMap, MAX_DEVICES,
-    MAX_PROCESSES, ioctl,
+    CrwlNcMap, CrwlNcMapExt, Features, HostDeviceIdToRidMap, MAX_DEVICES, ioctl,
 };
-use zerocopy::FromBytes;
 
 const MARK: &xu_abi::driver::Ioctl = &ioctl::CRWL_NC_RANGE_MARK_EXT0;
 
@@ -291,27 +290,10 @@ impl Drop for Claim {
 
 /// Other processes that are attached to a device.
 pub(super) fn attached(node: &Node) -> Result<Vec<u32>, DriverError> {
-    const ENTRIES: usize = MAX_PROCESSES as usize;
-    const HEAD: usize = GetAppsInfo::ABI.size;
-    let mut argument = [0; HEAD + ENTRIES * AppInfo::ABI.size];
-    let head = GetAppsInfo {
-        // The locks are the cheapest to be told of.
-        flags: 1,
-        capacity: MAX_PROCESSES,
-        ..GetAppsInfo::ZEROED
-    };
-    argument[..HEAD].copy_from_slice(&head.to_bytes());
-    node.ask(&ioctl::DEVICE_GET_ALL_APPS_INFO, &mut argument)?;
-    let said = GetAppsInfo::read(&argument).map_or(0, |head| head.size);
-    let entries = argument[HEAD..].chunks_exact(AppInfo::ABI.size);
     let own = node.owner().pid();
-    Ok(entries
-        // The driver may say more than there is room for.
-        .take(said as usize)
-        .filter_map(|entry| AppInfo::read_from_bytes(entry).ok())
-        .map(|app| app.pid)
-        .filter(|pid| *pid != own && *pid != 0)
-        .collect())
+    let all = node.attached(Told::Locks)?;
+    let others = all.iter().map(|process| process.pid);
+    Ok(others.filter(|pid| *pid != own).collect())
 }
 
 /// A bit for each core.

@@ -151,6 +151,22 @@ impl Chunk {
         self.bytes
     }
 
+    /// What the driver says of it, word by word, for whoever looks at the driver: the handle is overwritten, and the version
+    /// is undefined.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn extended_info(&self) -> Result<MemGetExtendedInfo, DriverError> {
+        // The driver overwrites the handle in here with something else.
+        let mut info = MemGetExtendedInfo {
+            mem_handle: self.handle.get(),
+            version: 1,
+            ..MemGetExtendedInfo::ZEROED
+        };
+        self.node.ask(&ioctl::MEM_GET_EXTENDED_INFO, &mut info)?;
+        Ok(info)
+    }
+
     /// Maps it, whole and once. It stays mapped as long as the chunk lives.
     ///
     /// # Errors
@@ -304,13 +320,7 @@ impl Chunk {
     /// Asks where the chunk is, and compares that with what was asked for.
     fn locate(&mut self) -> Result<(), DriverError> {
         let ioctl = &ioctl::MEM_GET_EXTENDED_INFO;
-        // The driver overwrites the handle in here with something else.
-        let mut info = MemGetExtendedInfo {
-            mem_handle: self.handle.get(),
-            version: 1,
-            ..MemGetExtendedInfo::ZEROED
-        };
-        self.node.ask(ioctl, &mut info)?;
+        let info = self.extended_info()?;
         let host_bit = self.node.identity().table().host_bit;
         let in_host = self.location == Location::Host;
         let nonsense = |what, value| DriverError::Nonsense {

@@ -42,6 +42,7 @@ pub mod memory;
 pub mod negotiation;
 pub mod node;
 pub mod owner;
+pub mod processes;
 mod registry;
 pub mod sys;
 
@@ -58,4 +59,5 @@ pub use memory::{Chunk, ChunkSpec, Location};
 pub use negotiation::Identity;
 pub use node::Node;
 pub use owner::Owner;
+pub use processes::Attached;
 pub use sys::{Pages, System};
