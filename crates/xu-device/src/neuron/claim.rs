@@ -28,9 +28,7 @@ use core::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use xu_abi::driver::claim::MAX_MARKED_CORES;
-use xu_abi::driver::{
-    CrwlNcMap, CrwlNcMapExt, Features, HostDeviceIdToRidMap, MAX_DEVICES, ioctl,
-};
+use xu_abi::driver::{CrwlNcMap, CrwlNcMapExt, Features, HostDeviceIdToRidMap, MAX_DEVICES, ioctl};
 
 const MARK: &xu_abi::driver::Ioctl = &ioctl::CRWL_NC_RANGE_MARK_EXT0;
 
