@@ -16,7 +16,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`isa`] | the instructions, for whoever compiles a program |
+//! | [`isa`](crate::isa) | the instructions, for whoever compiles a program |
 //! | `machine`, `calls`, `hardware` | the machine as a whole; the calls of [`Device`](crate::Device); what everybody shares |
 //! | `config`, `costs`, `fault_plan` | what a machine is made of, what its work takes, what is to go wrong |
 //! | `backing`, `memory` | memory that somebody else keeps; where the machine's bytes are |
@@ -50,7 +50,6 @@ mod fault_plan;
 mod hardware;
 mod heap;
 mod injector;
-pub mod isa;
 mod machine;
 mod memory;
 mod mishaps;
@@ -67,8 +66,10 @@ mod sequencer;
 mod stepping;
 mod tpb;
 
+pub use crate::host_time::host_ns;
+pub use crate::isa;
 pub use backing::Backing;
-pub use clock::{Time, host_ns};
+pub use clock::Time;
 pub use config::MachineConfig;
 pub use costs::Costs;
 pub use fault_plan::{Fault, FaultPlan, Mark, Rule, When};

@@ -10,7 +10,6 @@
 //!                            +-- bad publish: error record, every engine is ended ------+
 //! ```
 
-use super::clock::host_ns;
 use super::compute::StateBuffer;
 use super::execution::{Execution, Turn};
 use super::hardware::Hardware;
@@ -19,6 +18,7 @@ use super::random::SplitMix;
 use super::records::Core;
 use super::rendezvous::Standing;
 use super::tpb::Tpb;
+use crate::host_time::host_ns;
 use core::time::Duration;
 use std::time::Instant;
 use xu_abi::TpbIndex;
