@@ -187,3 +187,137 @@ impl Backing for Store {
             .ok_or(DeviceError::BadAddress { addr: to, bytes: 4 })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::uio::{pread, pwrite};
+    use xu_abi::driver::Arch;
+
+    const BYTES: u64 = 1 << 20;
+
+    fn store(arch: Arch, index: u32) -> Store {
+        let config = Config {
+            arch,
+            hbm_bytes: BYTES,
+            host_bytes: BYTES,
+            ..Config::default()
+        };
+        Store::new(&config, index).unwrap()
+    }
+
+    fn at(addr: u64) -> DeviceAddr {
+        DeviceAddr::new(addr)
+    }
+
+    #[test]
+    fn an_access_lies_inside_one_area() {
+        for (arch, index) in [(Arch::V2, 0), (Arch::V3, 0), (Arch::V3, 2)] {
+            let store = store(arch, index);
+            let table = arch.table();
+            let host = table.host_bit + EMULATED_HOST_CHUNKS + u64::from(index) * BYTES;
+            let hbm = table.hbm.iter().map(|base| (*base, true));
+            for (base, is_hbm) in hbm.chain([(host, false)]) {
+                assert!(store.contains(at(base), BYTES));
+                assert_eq!(store.is_hbm(at(base)), is_hbm);
+                store.write(at(base + BYTES - 4), b"last").unwrap();
+                for (addr, bytes) in [
+                    (base + 1, BYTES),
+                    (base + BYTES, 1),
+                    (base, u64::MAX),
+                    (base.wrapping_sub(1), 2),
+                ] {
+                    assert!(!store.contains(at(addr), bytes), "{addr:#x} {bytes}");
+                }
+                assert!(store.read(at(base + BYTES - 4), &mut [0; 5]).is_err());
+                assert!(store.write(at(base + BYTES - 4), &[0; 5]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_at_any_offset_come_back_and_no_others_are_touched() {
+        let store = store(Arch::V2, 0);
+        for offset in 0..9 {
+            for length in 0..40 {
+                let written: Vec<u8> = (1..=length).collect();
+                store.write(at(0), &[0; 64]).unwrap();
+                store.write(at(offset), &written).unwrap();
+                let mut all = [0xEE; 64];
+                store.read(at(0), &mut all).unwrap();
+                let mut back = vec![0; written.len()];
+                store.read(at(offset), &mut back).unwrap();
+                assert_eq!(back, written);
+                let sum: u32 = all.iter().map(|byte| u32::from(*byte)).sum();
+                assert_eq!(sum, (1..=u32::from(length)).sum());
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_aligned_and_little_endian() {
+        let store = store(Arch::V2, 0);
+        store.store_release(at(8), 0x0403_0201).unwrap();
+        let mut bytes = [0; 4];
+        store.read(at(8), &mut bytes).unwrap();
+        assert_eq!(bytes, [1, 2, 3, 4]);
+        assert_eq!(store.load_acquire(at(8)), Ok(0x0403_0201));
+        for wrong in [9, 10, BYTES, BYTES - 2] {
+            assert!(store.load_acquire(at(wrong)).is_err());
+            assert!(store.store_release(at(wrong), 1).is_err());
+        }
+    }
+
+    #[test]
+    fn a_program_sees_the_same_bytes_at_the_same_offset_with_the_access_that_it_was_given() {
+        let store = store(Arch::V3, 0);
+        let host = Arch::V3.table().host_bit + EMULATED_HOST_CHUNKS;
+        let far = Arch::V3.table().hbm[3];
+        // The state buffer of core 2, whose cookie is no device address.
+        let buffer = AddressMap::Chip(Arch::V3).core_block(TpbIndex::new(2));
+        let window = Window::of(Arch::V3, Block::Tpb, 2, Resource::StateBuffer).unwrap();
+        assert_ne!(buffer, window.offset);
+        let both = store.reopen(true, true).unwrap();
+        for (addr, offset) in [(host, host), (far, far), (buffer, window.offset)] {
+            let offset = i64::try_from(offset).unwrap();
+            store.write(at(addr), b"down").unwrap();
+            let mut seen = [0; 4];
+            assert_eq!(pread(&both, &mut seen, offset), Ok(4));
+            assert_eq!(&seen, b"down");
+            assert_eq!(pwrite(&both, b"up", offset), Ok(2));
+            store.read(at(addr), &mut seen).unwrap();
+            assert_eq!(&seen, b"upwn");
+        }
+        let reader = store.reopen(true, false).unwrap();
+        assert_eq!(pwrite(&reader, b"x", 0), Err(Errno::EBADF));
+        let writer = store.reopen(false, true).unwrap();
+        assert_eq!(pread(&writer, &mut [0; 1], 0), Err(Errno::EBADF));
+        // Or whoever has mapped it would get SIGBUS.
+        for size in [0, FILE_BYTES + 1] {
+            assert_eq!(ftruncate(&both, size), Err(Errno::EPERM));
+        }
+    }
+
+    #[test]
+    fn a_hole_reads_as_zeroes_and_its_neighbours_stay() {
+        let store = store(Arch::V2, 0);
+        store.write(at(0), &[7; 0x4000]).unwrap();
+        store.punch(0x1000, 0x2000);
+        // No memory, and nothing of it.
+        for (from, bytes) in [(0, 0), (0, BYTES + 1), (u64::MAX, 2), (1 << 46, 64)] {
+            store.punch(from, bytes);
+        }
+        let mut back = [0; 0x4000];
+        store.read(at(0), &mut back).unwrap();
+        let zeroes = |range: core::ops::Range<usize>| back[range].iter().all(|byte| *byte == 0);
+        assert!(zeroes(0x1000..0x3000) && back[0xFFF] == 7 && back[0x3000] == 7);
+    }
+
+    #[test]
+    fn devices_have_host_memory_of_their_own() {
+        let [first, second] = [0, 1].map(|index| store(Arch::V2, index));
+        let host = Arch::V2.table().host_bit + EMULATED_HOST_CHUNKS;
+        assert!(first.contains(at(host), BYTES) && !first.contains(at(host + BYTES), 1));
+        assert!(!second.contains(at(host), 1) && second.contains(at(host + BYTES), BYTES));
+    }
+}
