@@ -16,6 +16,7 @@ mod faults;
 mod files;
 mod hardware;
 mod identity;
+mod inspection;
 mod locks;
 mod mapping;
 mod memory;
@@ -28,6 +29,7 @@ mod remains;
 mod reset;
 mod rings;
 mod semaphores;
+mod sysfs;
 mod system;
 mod totals;
 mod trace;
@@ -46,6 +48,7 @@ use files::Files;
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use sysfs::Sysfs;
 use system::System;
 use trace::Recording;
 use waiting::until;
@@ -59,6 +62,8 @@ pub struct Emulator {
     devices: Vec<Device>,
     /// Held over a whole open (but for its wait) and a whole close; before every other lock.
     files: Mutex<Files>,
+    /// Before the locks of devices.
+    sysfs: Mutex<Option<Sysfs>>,
 }
 
 /// The access mode of an open.
@@ -119,6 +124,7 @@ impl Emulator {
             system,
             devices,
             files: Mutex::default(),
+            sysfs: Mutex::default(),
         }))
     }
 
@@ -189,6 +195,7 @@ impl Emulator {
     /// A descriptor was closed: the driver's flush, and its release with the last one.
     pub fn close(&self, pid: u32, file: FileId) {
         self.close_one(&mut self.files.lock(), pid, file);
+        self.counters_moved();
     }
 
     /// A process has ended: all its descriptors are closed, in one step.
@@ -198,6 +205,8 @@ impl Emulator {
         for file in files.of(pid) {
             self.close_one(&mut files, pid, file);
         }
+        drop(files);
+        self.counters_moved();
     }
 
     fn close_one(&self, files: &mut Files, pid: u32, file: FileId) {
@@ -252,6 +261,9 @@ impl Emulator {
             answer,
         };
         device.record(caller.pid(), event);
+        if request == ioctl::RELEASE_NEURON_DS.request() {
+            self.counters_moved();
+        }
         answer
     }
 
@@ -293,37 +305,6 @@ impl Emulator {
         };
         device.record(pid, event);
         answer
-    }
-
-    /// One more thing that goes wrong, from now on.
-    pub fn inject(&self, rule: DriverRule) {
-        for device in &self.devices {
-            device.faults.add(rule);
-        }
-    }
-
-    /// Where the real driver would have crashed, in the order in which it happened. A test that leaves any has failed.
-    #[must_use]
-    pub fn bugs(&self) -> Vec<Bug> {
-        self.system.bugs.lock().clone()
-    }
-
-    /// The last things that happened, the oldest first.
-    #[must_use]
-    pub fn trace(&self) -> Vec<Traced> {
-        self.system.trace().entries()
-    }
-
-    /// Forgets what has happened.
-    pub fn clear_trace(&self) {
-        self.system.trace().clear();
-    }
-
-    /// What processes have left, or have still.
-    #[must_use]
-    pub fn remains(&self) -> Remains {
-        let files = self.files.lock();
-        Remains::of(&self.devices, &files)
     }
 }
 
