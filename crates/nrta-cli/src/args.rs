@@ -20,7 +20,8 @@ Run a model over the execution-unit lane, on a simulated machine or on devices.
 
 usage: nrta run DIR [options]
        nrta doctor [--deep] [--device neuron] [--dev DIR] [--sys DIR] [--proc DIR] [--json]
-       nrta probe [--index N] [--core N] [--dev DIR] [--no-reset] [--execute DIR] [--json]
+       nrta probe [--index N] [--core N] [--dev DIR] [--no-reset] [--execute DIR]
+                  [--json] [--json-file FILE]
        nrta probe --list
        nrta config [--json]
 
@@ -264,7 +265,7 @@ fn device(parser: &mut lexopt::Parser) -> Result<Backend, Failure> {
 }
 
 #[cfg(feature = "real-driver")]
-fn directory(parser: &mut lexopt::Parser) -> Result<PathBuf, Failure> {
+fn path(parser: &mut lexopt::Parser) -> Result<PathBuf, Failure> {
     Ok(parser.value().map_err(usage)?.into())
 }
 

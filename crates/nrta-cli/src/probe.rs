@@ -63,6 +63,8 @@ pub(crate) struct ProbeArgs {
     /// Only name the facts.
     pub(crate) list: bool,
     pub(crate) json: bool,
+    /// Where the report goes as JSON, besides.
+    pub(crate) json_file: Option<PathBuf>,
 }
 
 impl Default for ProbeArgs {
@@ -75,6 +77,7 @@ impl Default for ProbeArgs {
             execute: None,
             list: false,
             json: false,
+            json_file: None,
         }
     }
 }
