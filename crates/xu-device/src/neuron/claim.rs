@@ -28,7 +28,7 @@ use core::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use xu_abi::driver::claim::MAX_MARKED_CORES;
-use xu_abi::driver::{CrwlNcMap, CrwlNcMapExt, Features, MAX_DEVICES, ioctl};
+use xu_abi::driver::{CrwlNcMap, CrwlNcMapExt, Features, HostDeviceIdToRidMap, MAX_DEVICES, ioctl};
 
 const MARK: &xu_abi::driver::Ioctl = &ioctl::CRWL_NC_RANGE_MARK_EXT0;
 
@@ -80,6 +80,23 @@ impl Claims {
         }))
     }
 
+    /// Whether this process has opened it: a child of a fork has not.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.channel.owner().is_here()
+    }
+
+    /// How many devices the host has.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn host_devices(&self) -> Result<u32, DriverError> {
+        let mut map = HostDeviceIdToRidMap::ZEROED;
+        self.channel
+            .ask(&ioctl::HOST_DEVICE_ID_TO_RID_MAP, &mut map)?;
+        Ok(map.count)
+    }
+
     /// What the device is that the descriptor belongs to.
     #[must_use]
     pub fn identity(&self) -> &Identity {
@@ -105,7 +122,7 @@ impl Claims {
                 if count > 1 {
                     self.mark_each(relative, nodes)?;
                 } else {
-                    return Err(self.taken(cores.start, nodes));
+                    return Err(self.taken(cores.start, 0, nodes));
                 }
             }
             Err(error) => return Err(error),
@@ -116,19 +133,32 @@ impl Claims {
         })
     }
 
-    /// Marks the cores one by one, from the first: all of them, when nobody has any by now.
+    /// Marks the cores one by one: all of them, when nobody has any by now. Else none, and the error says how many are free.
     fn mark_each(&self, cores: Range<u32>, nodes: &[Arc<Node>]) -> Result<(), DriverError> {
-        for core in cores.clone() {
-            let Err(error) = self.mark(core..core + 1) else {
-                continue;
-            };
-            self.unmark(cores.start..core);
-            return Err(match error.meaning() {
-                Some(Meaning::CoreTaken) => self.taken(self.base() + core, nodes),
-                _ => error,
-            });
+        let mut taken = None;
+        let mut marked = Vec::new();
+        for core in cores {
+            match self.mark(core..core + 1) {
+                Ok(()) => marked.push(core),
+                Err(error) if error.meaning() == Some(Meaning::CoreTaken) => {
+                    taken.get_or_insert(core);
+                }
+                Err(error) => {
+                    self.unmark_each(&marked);
+                    return Err(error);
+                }
+            }
         }
-        Ok(())
+        let Some(core) = taken else { return Ok(()) };
+        self.unmark_each(&marked);
+        // CAST: at most 512.
+        Err(self.taken(self.base() + core, marked.len() as u32, nodes))
+    }
+
+    fn unmark_each(&self, cores: &[u32]) {
+        for core in cores {
+            self.unmark(*core..core + 1);
+        }
     }
 
     /// Marks exactly these cores, counted from the descriptor's device.
@@ -224,7 +254,7 @@ impl Claims {
         Ok(cores.start - first..cores.end - first)
     }
 
-    fn taken(&self, core: u32, nodes: &[Arc<Node>]) -> DriverError {
+    fn taken(&self, core: u32, free: u32, nodes: &[Arc<Node>]) -> DriverError {
         let device = core / u32::from(self.identity.cores());
         let attached = nodes
             .iter()
@@ -232,7 +262,11 @@ impl Claims {
             // Only for the message: that it cannot be had changes nothing.
             .and_then(|node| attached(node).ok())
             .unwrap_or_default();
-        DriverError::CoreTaken { core, attached }
+        DriverError::CoreTaken {
+            core,
+            free,
+            attached,
+        }
     }
 }
 
@@ -253,7 +287,7 @@ impl Drop for Claim {
 }
 
 /// Other processes that are attached to a device.
-fn attached(node: &Node) -> Result<Vec<u32>, DriverError> {
+pub(super) fn attached(node: &Node) -> Result<Vec<u32>, DriverError> {
     let own = node.owner().pid();
     let all = node.attached(Told::Locks)?;
     let others = all.iter().map(|process| process.pid);

@@ -170,16 +170,43 @@ impl Chunk {
     /// Maps it, whole and once. It stays mapped as long as the chunk lives.
     ///
     /// # Errors
-    /// [`DriverError::Map`], [`DriverError::Forked`], [`DriverError::Lost`].
+    /// [`DriverError::Map`], [`DriverError::Forked`], [`DriverError::Lost`]; [`DriverError::BadArgument`] for a chunk that
+    /// [ends an HBM](Chunk::ends_an_hbm).
     pub fn map(&self) -> Result<&Mapping, DriverError> {
         if let Some(mapping) = self.mapping.get() {
             return Ok(mapping);
+        }
+        if self.ends_an_hbm() {
+            let what = "end of a chunk that is to be mapped";
+            let end = self.addr.get() + self.bytes;
+            return Err(refuse(
+                &ioctl::MEM_GET_EXTENDED_INFO,
+                what,
+                end,
+                "any but the end of an HBM",
+            ));
         }
         let mapping = self
             .node
             .map(self.mmap_offset, self.bytes, Access::Full, Grain::Word)?;
         // Two threads may both have mapped it: that is allowed, and the second mapping goes at once.
         Ok(self.mapping.get_or_init(|| mapping))
+    }
+
+    /// Its mapping, if it is mapped.
+    #[must_use]
+    pub fn mapping(&self) -> Option<&Mapping> {
+        self.mapping.get()
+    }
+
+    /// Whether it touches the end of an HBM: there the driver would map something else. (`driver.md` section 11, trap 27.)
+    #[must_use]
+    pub fn ends_an_hbm(&self) -> bool {
+        let table = self.node.identity().table();
+        // Does not wrap: that was checked when it was located.
+        let end = self.addr.get() + self.bytes;
+        let in_device = self.location != Location::Host;
+        in_device && table.hbm.iter().any(|base| base + table.hbm_bytes == end)
     }
 
     /// Copies a buffer into the chunk.
