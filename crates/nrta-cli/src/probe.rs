@@ -42,7 +42,7 @@ mod subject;
 pub(crate) use render::{json, list, text};
 pub(crate) use report::{Report, Verdict};
 
-use nrta::neuron::{DriverError, System, discovery};
+use nrta::neuron::{DriverError, Kernel, System, discovery};
 use std::path::PathBuf;
 use std::sync::Arc;
 use subject::Subject;
@@ -116,6 +116,15 @@ const EXPERIMENTS: [Experiment; 6] = [
 /// # Errors
 /// When there is no device, no free core, or the device cannot be opened. What goes wrong later is a part of the report.
 pub(crate) fn run(args: &ProbeArgs) -> Result<Report, ProbeError> {
+    let mut report = look(Arc::new(System), args)?;
+    if let Some(model) = &args.execute {
+        execution::run(args, model, &mut report);
+    }
+    Ok(report)
+}
+
+/// Makes the harmless experiments.
+fn look(kernel: Arc<dyn Kernel>, args: &ProbeArgs) -> Result<Report, ProbeError> {
     let no_device = || ProbeError::NoDevice {
         dev: args.dev.clone(),
     };
@@ -125,7 +134,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Report, ProbeError> {
             .first()
             .ok_or_else(no_device)?,
     };
-    let mut subject = Subject::open(Arc::new(System), &args.dev, index, args.core)?;
+    let mut subject = Subject::open(kernel, &args.dev, index, args.core)?;
     let mut report = Report::new(&subject);
     if args.reset {
         subject.reset(&mut report);
@@ -137,10 +146,6 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Report, ProbeError> {
     }
     if args.reset {
         subject.reset(&mut report);
-    }
-    drop(subject);
-    if let Some(model) = &args.execute {
-        execution::run(args, model, &mut report);
     }
     Ok(report)
 }

@@ -86,6 +86,6 @@ mod tests {
         assert_eq!(values[0], "neuron0: open in 4711 (python3)");
         assert!(values[1].starts_with("neuron1: open in 4712 ("));
         assert_eq!(values[2], "neuron2: open in no process that can be seen");
-        assert!(values[3].starts_with("1 processes of other users"));
+        assert!(values[3].starts_with("other processes, of other users: 1"));
     }
 }

@@ -37,7 +37,7 @@ fn module(host: &Host, has_hardware: bool) -> Finding {
         };
     }
     if !has_hardware {
-        return Finding::ok(topic, "not loaded, and there is nothing for it to drive");
+        return Finding::ok(topic, "not loaded, and no hardware for it is seen");
     }
     Finding::problem(
         topic,
