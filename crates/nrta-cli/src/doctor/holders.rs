@@ -29,11 +29,8 @@ pub(super) fn examine(host: &Host, devices: &[u32], findings: &mut Vec<Finding>)
         findings.push(Finding::ok("held by", value));
     }
     if hidden > 0 {
-        let value = format!("{hidden} processes of other users could not be looked into");
-        findings.push(Finding::ok(
-            "held by",
-            format!("{value} (as root they can)"),
-        ));
+        let value = format!("other processes, of other users: {hidden}; root can look into them");
+        findings.push(Finding::ok("held by", value));
     }
 }
 
