@@ -105,7 +105,7 @@ const MAP: [(&str, u64, &str); 24] = [
 ];
 
 /// Points that are no constants: those at the end of `driver.md` 11, and behaviour that everything rests on.
-const POINTS: [(&str, &str); 16] = [
+const POINTS: [(&str, &str); 17] = [
     ("PHASE_FLIPS", BY_EXECUTION),
     ("REINIT_RESETS_TAIL", BY_EXECUTION),
     ("HEAD_MAY_REACH_TAIL", BY_EXECUTION),
@@ -113,6 +113,7 @@ const POINTS: [(&str, &str); 16] = [
     ("POLICY_RESET_VALUES", INTERRUPTED),
     ("RING_IDS", INTERRUPTED),
     ("DMA_ROUND_TRIP", INTERRUPTED),
+    ("QUEUE_STATE_IS_INDICES", INTERRUPTED),
     ("EVENT_BY_DMA", INTERRUPTED),
     ("HANDLES_REUSED_LAST_FIRST", INTERRUPTED),
     ("HOST_CHUNKS_ZEROED", INTERRUPTED),
