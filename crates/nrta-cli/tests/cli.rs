@@ -356,10 +356,12 @@ fn the_doctor_is_useful_without_a_device() {
         assert!(stdout.contains(part), "{part} in\n{stdout}");
     }
     // A host that is meant to have one.
-    let output = tree.doctor(&["--device", "neuron", "--json"]);
-    assert_eq!(output.status.code(), Some(1));
-    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(value["problems"], 1);
+    for name in ["neuron", "real-driver"] {
+        let output = tree.doctor(&["--device", name, "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(value["problems"], 1);
+    }
 }
 
 #[cfg(feature = "real-driver")]

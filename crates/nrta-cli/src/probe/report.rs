@@ -70,9 +70,7 @@ impl Report {
     /// An experiment ended early: nothing is said of its facts that have no verdict.
     pub(super) fn failed(&mut self, facts: &[&'static str], error: &DriverError) {
         for fact in facts {
-            if !self.answers.contains_key(fact) {
-                self.leave(fact, error.to_string(), &[]);
-            }
+            self.leave(fact, error.to_string(), &[]);
         }
     }
 
