@@ -27,6 +27,7 @@ mod remains;
 mod reset;
 mod rings;
 mod semaphores;
+mod sysfs;
 mod system;
 mod totals;
 mod trace;
@@ -42,8 +43,11 @@ use device::Device;
 use dispatch::Incoming;
 use files::Files;
 use parking_lot::Mutex;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
+use sysfs::Sysfs;
 use system::System;
 use trace::Recording;
 use waiting::until;
@@ -57,6 +61,8 @@ pub struct Emulator {
     devices: Vec<Device>,
     /// Held over a whole open (but for its wait) and a whole close; before every other lock.
     files: Mutex<Files>,
+    /// Before the locks of devices.
+    sysfs: Mutex<Option<Sysfs>>,
 }
 
 /// The access mode of an open.
@@ -111,6 +117,7 @@ impl Emulator {
             system,
             devices,
             files: Mutex::default(),
+            sysfs: Mutex::default(),
         }))
     }
 
@@ -181,6 +188,7 @@ impl Emulator {
     /// A descriptor was closed: the driver's flush, and its release with the last one.
     pub fn close(&self, pid: u32, file: FileId) {
         self.close_one(&mut self.files.lock(), pid, file);
+        self.counters_moved();
     }
 
     /// A process has ended: all its descriptors are closed, in one step.
@@ -190,6 +198,8 @@ impl Emulator {
         for file in files.of(pid) {
             self.close_one(&mut files, pid, file);
         }
+        drop(files);
+        self.counters_moved();
     }
 
     fn close_one(&self, files: &mut Files, pid: u32, file: FileId) {
@@ -244,6 +254,9 @@ impl Emulator {
             answer,
         };
         device.record(caller.pid(), event);
+        if request == ioctl::RELEASE_NEURON_DS.request() {
+            self.counters_moved();
+        }
         answer
     }
 
@@ -309,6 +322,55 @@ impl Emulator {
     /// Forgets what has happened.
     pub fn clear_trace(&self) {
         self.system.trace().clear();
+    }
+
+    /// A directory that stands for `/sys`; it goes with the emulator.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn sysfs_root(&self) -> io::Result<PathBuf> {
+        let mut sysfs = self.sysfs.lock();
+        if sysfs.is_none() {
+            *sysfs = Some(Sysfs::create(&self.devices)?);
+        }
+        let root = sysfs.as_ref().map(|sysfs| sysfs.tree.root().to_owned());
+        Ok(root.unwrap_or_default())
+    }
+
+    /// Has the files of sysfs show what there is now. They do when a process is done, without this.
+    ///
+    /// # Errors
+    /// They could not be written.
+    pub fn refresh_sysfs(&self) -> io::Result<()> {
+        match &mut *self.sysfs.lock() {
+            Some(sysfs) => sysfs.refresh(&self.devices),
+            None => Ok(()),
+        }
+    }
+
+    /// A process is done, so counters have moved.
+    fn counters_moved(&self) {
+        if let Err(error) = self.refresh_sysfs() {
+            let what = format!("sysfs cannot be written: {error}");
+            self.system.record(0, None, Event::Warning(what));
+        }
+    }
+
+    /// What root does by writing to the file `reset` of a device.
+    ///
+    /// # Errors
+    /// ENOENT: no such device; EBUSY: somebody has it open.
+    pub fn reset_node(&self, node: u32) -> Result<(), i32> {
+        // CAST: widening.
+        let device = self.devices.get(node as usize).ok_or(errno::ENOENT)?;
+        let files = self.files.lock();
+        if files.is_open(node) {
+            return Err(errno::EBUSY);
+        }
+        reset::whole(device);
+        drop(files);
+        self.counters_moved();
+        Ok(())
     }
 
     /// What processes have left, or have still.
