@@ -31,6 +31,8 @@
 mod chunks;
 mod execution;
 mod facts;
+#[cfg(test)]
+mod lies;
 mod records;
 mod registers;
 mod render;

@@ -33,7 +33,7 @@ const QUEUE: u32 = 9;
 /// Laps of the smallest ring: each id once, and the first again.
 const LAPS: u32 = 6;
 /// What a copy may take; the device does it in microseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of one copy.
 const BYTES: u32 = 4096;
 
