@@ -164,6 +164,15 @@ pub const fn engine_of(queue: DmaQueue) -> (u32, u32) {
     (engine, 0)
 }
 
+/// The queue of a core that queue `queue` of an engine of a chip is, if it is one of the four that this project uses. The
+/// core may be one that the chip does not have.
+#[must_use]
+pub fn queue_of(engine: u32, queue: u32) -> Option<DmaQueue> {
+    let index = u8::try_from(engine % ENGINES_PER_CORE).ok()?;
+    let tpb = TpbIndex::new(u16::try_from(engine / ENGINES_PER_CORE).ok()?);
+    (queue == 0 && index < DMA_QUEUES).then_some(DmaQueue { tpb, index })
+}
+
 /// The type by which the driver keeps a notification queue of a core of a chip.
 #[must_use]
 pub const fn nq_type(nq: u8) -> NqType {

@@ -208,7 +208,7 @@ impl Surroundings for BoundOperands<'_> {
     }
 
     fn is_stopping(&self) -> bool {
-        self.tpb.is_stopping()
+        self.tpb.is_interrupted()
     }
 }
 

@@ -96,6 +96,12 @@ impl Sequencer {
 
     /// Does one thing, if there is one that can be done now.
     pub(super) fn step(&mut self, core: Core<'_>) -> Progress {
+        if core.tpb.is_resetting() {
+            return self.reset(core);
+        }
+        if core.tpb.is_backed_up() {
+            return Progress::Asleep;
+        }
         match self.phase {
             Phase::Idle => self.take_doorbell(core),
             Phase::Receiving(due) if due > 0 && due > core.hardware.now_ns() => {
@@ -208,6 +214,13 @@ impl Sequencer {
             // The request queue was opened meanwhile: whoever sent the request has gone, and nothing has started.
             Standing::Gone => self.rest(core),
         }
+    }
+
+    /// Drops what it does: nothing more is posted of it.
+    fn reset(&mut self, core: Core<'_>) -> Progress {
+        self.phase = Phase::Idle;
+        core.tpb.was_reset();
+        Progress::Again
     }
 
     fn rest(&mut self, core: Core<'_>) -> Progress {
