@@ -20,6 +20,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xu_abi::{SemIndex, TpbIndex};
 
+/// DMA queues by engine and queue.
+type OtherQueues = BTreeMap<(u32, u32), Arc<Mutex<Queue>>>;
+
 /// What clients, sequencers and transfer queues share.
 #[derive(Debug)]
 pub(super) struct Hardware {
@@ -30,8 +33,8 @@ pub(super) struct Hardware {
     pub(super) costs: Costs,
     pub(super) rendezvous: Rendezvous,
     pub(super) injector: Injector,
-    /// DMA queues that belong to no core, by engine and queue: there once they are initialised.
-    pub(super) other_queues: Mutex<BTreeMap<(u32, u32), Arc<Mutex<Queue>>>>,
+    /// Those that belong to no core: there once they are initialised.
+    pub(super) other_queues: Mutex<OtherQueues>,
     /// Whether the device has gone. Relaxed: nothing else is read because of it.
     lost: AtomicBool,
 }
