@@ -1,0 +1,1 @@
+//! What DMA queues promise.
