@@ -97,7 +97,10 @@ fn the_doctor_describes_the_devices() {
         ..small()
     })
     .unwrap();
-    let Some(said) = nrta(&emulator, &["doctor", "--device", "neuron", "--json"]) else {
+    let sysfs = emulator.sysfs_root().unwrap();
+    let sysfs = sysfs.to_str().unwrap();
+    let options = ["doctor", "--device", "neuron", "--json", "--sys", sysfs];
+    let Some(said) = nrta(&emulator, &options) else {
         return;
     };
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -118,6 +121,14 @@ fn the_doctor_describes_the_devices() {
         ["neuron0: free: 0, 1", "neuron1: free: 2, 3"]
     );
     assert!(values(&report, "attached").is_empty());
+    assert_eq!(
+        values(&report, "kernel module"),
+        ["neuron 2.24.7.0 (written against 2.24.7.0)"]
+    );
+    assert_eq!(
+        values(&report, "device")[1],
+        "neuron1: Trainium1 (Trn1, v2), revision 0, at 0000:11:00.0"
+    );
 }
 
 #[test]
@@ -168,6 +179,43 @@ fn the_probe_refutes_nothing_that_the_emulation_implements() {
             let verdict = &report["facts"][fact];
             assert_eq!(verdict["verdict"], "CONFIRMED", "{fact}: {verdict}");
         }
+    }
+}
+
+/// The digits on one core: predictions are those of the script that made the model, whatever the device.
+#[test]
+fn the_digits_are_the_same_on_a_device() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits");
+    for arch in [xu_abi_arch(2), xu_abi_arch(3)] {
+        let emulator = Emulator::start(Config { arch, ..small() }).unwrap();
+        let sysfs = emulator.sysfs_root().unwrap();
+        let options = [
+            "run", dir, "--device", "neuron", "--cores", "2", "--repeat", "2", "--json", "--sys",
+        ];
+        let options = [&options[..], &[sysfs.to_str().unwrap()]].concat();
+        let Some(said) = nrta(&emulator, &options) else {
+            return;
+        };
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let result = json(&said);
+        assert_eq!(result["device"], "real-driver");
+        assert_eq!(result["as_expected"], true);
+        assert_eq!(result["correct"], 491);
+    }
+}
+
+#[test]
+fn an_execution_confirms_what_the_lane_rests_on() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits");
+    let emulator = Emulator::start(small()).unwrap();
+    let Some(said) = nrta(&emulator, &["probe", "--execute", dir, "--json"]) else {
+        return;
+    };
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let report = json(&said);
+    for fact in ["NQ_FIRST_PHASE", "PHASE_FLIPS", "TAIL_INCREMENT"] {
+        let verdict = &report["facts"][fact];
+        assert_eq!(verdict["verdict"], "CONFIRMED", "{fact}: {verdict}");
     }
 }
 
