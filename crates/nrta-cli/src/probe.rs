@@ -127,15 +127,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Report, ProbeError> {
 
 /// Makes the harmless experiments.
 fn look(kernel: Arc<dyn Kernel>, args: &ProbeArgs) -> Result<Report, ProbeError> {
-    let no_device = || ProbeError::NoDevice {
-        dev: args.dev.clone(),
-    };
-    let index = match args.index {
-        Some(index) => index,
-        None => *discovery::devices(&args.dev)?
-            .first()
-            .ok_or_else(no_device)?,
-    };
+    let index = index(args)?;
     let mut subject = Subject::open(kernel, &args.dev, index, args.core)?;
     let mut report = Report::new(&subject);
     if args.reset {
@@ -150,4 +142,18 @@ fn look(kernel: Arc<dyn Kernel>, args: &ProbeArgs) -> Result<Report, ProbeError>
         subject.reset(&mut report);
     }
     Ok(report)
+}
+
+/// The device to look at.
+fn index(args: &ProbeArgs) -> Result<u32, ProbeError> {
+    if let Some(index) = args.index {
+        return Ok(index);
+    }
+    let devices = discovery::devices(&args.dev)?;
+    devices
+        .first()
+        .copied()
+        .ok_or_else(|| ProbeError::NoDevice {
+            dev: args.dev.clone(),
+        })
 }
