@@ -14,7 +14,9 @@ mod device;
 mod dispatch;
 mod faults;
 mod files;
+mod hardware;
 mod identity;
+mod inspection;
 mod locks;
 mod mapping;
 mod memory;
@@ -38,14 +40,13 @@ pub use remains::{NodeRemains, Remains};
 pub use trace::{Event, Traced};
 
 use crate::call::Caller;
+use crate::chip::Chip;
 use crate::config::{Config, ConfigError, DriverFault, DriverRule};
 use device::Device;
 use dispatch::Incoming;
 use files::Files;
 use parking_lot::Mutex;
-use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use sysfs::Sysfs;
 use system::System;
@@ -110,9 +111,15 @@ impl Emulator {
     pub fn start(config: Config) -> Result<Arc<Self>, ConfigError> {
         config.check()?;
         let system = Arc::new(System::new(config));
-        let devices = (0..system.config.devices)
+        let devices: Vec<Device> = (0..system.config.devices)
             .map(|index| Device::start(&system, index))
             .collect::<Result<_, _>>()?;
+        Chip::introduce(
+            &devices
+                .iter()
+                .map(|device| &device.chip)
+                .collect::<Vec<_>>(),
+        );
         Ok(Arc::new(Self {
             system,
             devices,
@@ -298,86 +305,6 @@ impl Emulator {
         };
         device.record(pid, event);
         answer
-    }
-
-    /// One more thing that goes wrong, from now on.
-    pub fn inject(&self, rule: DriverRule) {
-        for device in &self.devices {
-            device.faults.add(rule);
-        }
-    }
-
-    /// Where the real driver would have crashed, in the order in which it happened. A test that leaves any has failed.
-    #[must_use]
-    pub fn bugs(&self) -> Vec<Bug> {
-        self.system.bugs.lock().clone()
-    }
-
-    /// The last things that happened, the oldest first.
-    #[must_use]
-    pub fn trace(&self) -> Vec<Traced> {
-        self.system.trace().entries()
-    }
-
-    /// Forgets what has happened.
-    pub fn clear_trace(&self) {
-        self.system.trace().clear();
-    }
-
-    /// A directory that stands for `/sys`; it goes with the emulator.
-    ///
-    /// # Errors
-    /// It could not be written.
-    pub fn sysfs_root(&self) -> io::Result<PathBuf> {
-        let mut sysfs = self.sysfs.lock();
-        if sysfs.is_none() {
-            *sysfs = Some(Sysfs::create(&self.devices)?);
-        }
-        let root = sysfs.as_ref().map(|sysfs| sysfs.tree.root().to_owned());
-        Ok(root.unwrap_or_default())
-    }
-
-    /// Has the files of sysfs show what there is now. They do when a process is done, without this.
-    ///
-    /// # Errors
-    /// They could not be written.
-    pub fn refresh_sysfs(&self) -> io::Result<()> {
-        match &mut *self.sysfs.lock() {
-            Some(sysfs) => sysfs.refresh(&self.devices),
-            None => Ok(()),
-        }
-    }
-
-    /// A process is done, so counters have moved.
-    fn counters_moved(&self) {
-        if let Err(error) = self.refresh_sysfs() {
-            let what = format!("sysfs cannot be written: {error}");
-            self.system.record(0, None, Event::Warning(what));
-        }
-    }
-
-    /// What root does by writing to the file `reset` of a device.
-    ///
-    /// # Errors
-    /// ENOENT: no such device; EBUSY: somebody has it open.
-    pub fn reset_node(&self, node: u32) -> Result<(), i32> {
-        // CAST: widening.
-        let device = self.devices.get(node as usize).ok_or(errno::ENOENT)?;
-        let files = self.files.lock();
-        if files.is_open(node) {
-            return Err(errno::EBUSY);
-        }
-        reset::whole(device);
-        drop(files);
-        self.counters_moved();
-        Ok(())
-    }
-
-    /// What processes have left, or have still.
-    #[must_use]
-    pub fn remains(&self) -> Remains {
-        let files = self.files.lock();
-        Remains::of(&self.devices, &files)
     }
 }
 

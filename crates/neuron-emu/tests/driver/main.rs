@@ -6,6 +6,7 @@
     reason = "clippy knows a test by its attribute; these are what tests are made of"
 )]
 
+mod chunks;
 mod claims;
 mod cores;
 mod datastores;
@@ -19,3 +20,4 @@ mod program;
 mod resets;
 mod sysfs;
 mod tracing;
+mod user;

@@ -96,6 +96,14 @@ fn memory_in_use_is_counted_by_kind_and_by_core() {
     assert_eq!(read("model_code/total"), "0\n");
     assert_eq!(read("model_code/present"), "-8192\n");
     assert_eq!(read("model_code/peak"), "8192\n");
+    // A file that is opened is made anew.
+    allocate(MemType::CodeDevice, 0, 1);
+    assert_eq!(read("model_code/total"), "0\n");
+    emulator.opening("/etc/passwd".as_ref());
+    assert_eq!(read("model_code/total"), "0\n");
+    let root = emulator.sysfs_root().unwrap();
+    emulator.opening(&root.join("class/neuron_device/neuron0/reset"));
+    assert_eq!(read("model_code/total"), "8192\n");
     // A process that is done has its files rewritten without being asked for.
     program.close(file);
     assert_eq!(of_node(&emulator, host), "0\n");

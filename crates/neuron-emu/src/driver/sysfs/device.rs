@@ -1,18 +1,12 @@
 //! The files of a device.
 
 use super::node;
-use super::tree::Tree;
+use super::tree::{COUNTER, Tree};
 use crate::driver::device::Device;
 use crate::driver::identity;
 use std::io;
 use xu_abi::driver::Arch;
-
-/// Counts of the firmware, which has none to tell.
-const HARDWARE: [&str; 3] = [
-    "sram_ecc_uncorrected",
-    "mem_ecc_uncorrected",
-    "mem_ecc_repairable_uncorrected",
-];
+use xu_device::device::MemoryErrors;
 
 /// What does not change.
 pub(super) fn write_constants(tree: &mut Tree, device: &Device) -> io::Result<()> {
@@ -54,9 +48,6 @@ pub(super) fn write_constants(tree: &mut Tree, device: &Device) -> io::Result<()
     ] {
         tree.write(&format!("{node}/{path}"), &text, mode)?;
     }
-    for count in HARDWARE {
-        tree.write(&format!("{node}/stats/hardware/{count}"), "0\n", 0o644)?;
-    }
     for index in 0..device.cores() {
         let path = format!("{node}/neuron_core{index}/info/architecture/arch_type");
         tree.write(&path, &format!("{core}\n"), 0o644)?;
@@ -64,9 +55,25 @@ pub(super) fn write_constants(tree: &mut Tree, device: &Device) -> io::Result<()
     Ok(())
 }
 
-/// Whether it is ready.
+/// Whether it is ready, and what its firmware has counted: for the device as a whole.
 pub(super) fn write_state(tree: &mut Tree, device: &Device) -> io::Result<()> {
+    let node = node(device);
     let state = device.resets.state().number();
-    let path = format!("{}/reset", node(device));
-    tree.write(&path, &format!("{state}\n"), 0o600)
+    tree.write(&format!("{node}/reset"), &format!("{state}\n"), 0o600)?;
+    let mut errors = MemoryErrors::default();
+    for core in 0..device.table().cores {
+        let counted = device.chip.memory_errors(core);
+        errors.sram += counted.sram;
+        errors.hbm += counted.hbm;
+        errors.hbm_repairable += counted.hbm_repairable;
+    }
+    for (file, count) in [
+        ("sram_ecc_uncorrected", errors.sram),
+        ("mem_ecc_uncorrected", errors.hbm),
+        ("mem_ecc_repairable_uncorrected", errors.hbm_repairable),
+    ] {
+        let path = format!("{node}/stats/hardware/{file}");
+        tree.write(&path, &format!("{count}\n"), COUNTER)?;
+    }
+    Ok(())
 }
