@@ -1,6 +1,15 @@
 //! What is emulated: read by [`Emulator::start`](crate::Emulator::start), checked once.
 
-use xu_abi::driver::Arch;
+mod faults;
+mod identity;
+mod waits;
+
+pub use faults::{DriverFault, DriverRule, RuleError};
+pub use identity::{Bdf, Identity};
+pub use waits::Waits;
+
+use std::ops::RangeInclusive;
+use xu_abi::driver::{Arch, MAX_PROCESSES};
 use xu_device::simulated::FaultPlan;
 
 /// What is emulated.
@@ -14,12 +23,20 @@ pub struct Config {
     pub hbm_bytes: u64,
     /// Host memory that chunks are made of, bytes, for each device.
     pub host_bytes: u64,
-    /// Processes that can be attached to a device.
+    /// Processes that can be attached to a device, 1 to 16.
     pub processes: u32,
     /// Decides in which order engines step.
     pub seed: u64,
     /// What goes wrong with the hardware.
     pub faults: FaultPlan,
+    /// What goes wrong in the driver: each rule is asked by itself.
+    pub driver_faults: Vec<DriverRule>,
+    /// What driver and devices say they are.
+    pub identity: Identity,
+    /// How long calls wait.
+    pub waits: Waits,
+    /// Entries that the trace keeps; older ones are dropped.
+    pub trace_entries: usize,
 }
 
 impl Default for Config {
@@ -29,9 +46,13 @@ impl Default for Config {
             devices: 1,
             hbm_bytes: 1 << 30,
             host_bytes: 256 << 20,
-            processes: 16,
+            processes: MAX_PROCESSES,
             seed: 0,
             faults: FaultPlan::default(),
+            driver_faults: Vec::new(),
+            identity: Identity::default(),
+            waits: Waits::default(),
+            trace_entries: 1 << 16,
         }
     }
 }
@@ -46,4 +67,70 @@ pub struct ConfigError {
     pub value: String,
     /// What would be accepted.
     pub allowed: &'static str,
+}
+
+/// Most devices.
+const MAX_DEVICES: u32 = 16;
+/// Least memory, of each kind, that anything can be done with.
+const LEAST_BYTES: u64 = 1 << 20;
+/// Most host memory.
+const MOST_HOST_BYTES: u64 = 64 << 30;
+
+impl Config {
+    /// Whether this can be emulated.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first value that cannot.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        within("devices", self.devices, 1..=MAX_DEVICES, "1 to 16")?;
+        within("processes", self.processes, 1..=MAX_PROCESSES, "1 to 16")?;
+        within(
+            "hbm_bytes",
+            self.hbm_bytes,
+            LEAST_BYTES..=self.arch.table().hbm_bytes,
+            "1 MiB to the HBM of the architecture, 16 or 24 GiB",
+        )?;
+        within(
+            "host_bytes",
+            self.host_bytes,
+            LEAST_BYTES..=MOST_HOST_BYTES,
+            "1 MiB to 64 GiB",
+        )
+    }
+}
+
+fn within<N: PartialOrd + ToString>(
+    what: &'static str,
+    value: N,
+    range: RangeInclusive<N>,
+    allowed: &'static str,
+) -> Result<(), ConfigError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError {
+        what,
+        value: value.to_string(),
+        allowed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_can_be_and_each_limit_is_named() {
+        assert_eq!(Config::default().check(), Ok(()));
+        let refused = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config.check().unwrap_err().what
+        };
+        assert_eq!(refused(|c| c.devices = 0), "devices");
+        assert_eq!(refused(|c| c.devices = 17), "devices");
+        assert_eq!(refused(|c| c.processes = 17), "processes");
+        assert_eq!(refused(|c| c.hbm_bytes = (16 << 30) + 1), "hbm_bytes");
+        assert_eq!(refused(|c| c.host_bytes = 0), "host_bytes");
+    }
 }

@@ -18,7 +18,12 @@ pub mod call;
 mod chip;
 pub mod config;
 mod driver;
+mod nodes;
+pub mod seccomp;
 
 pub use call::{Caller, NotCopied};
 pub use config::{Config, ConfigError};
-pub use driver::{AccessMode, Bug, Emulator, FileId, MapRequest, Opened};
+pub use driver::{
+    AccessMode, Bug, Emulator, Event, FileId, MapRequest, NodeRemains, Opened, Remains, Traced,
+};
+pub use seccomp::{Supervised, Unavailable, run};

@@ -1,14 +1,27 @@
 //! The command line: options, defaults, and what is refused.
 
+#[cfg(feature = "real-driver")]
+mod doctor;
+#[cfg(feature = "real-driver")]
+mod probe;
+
 use crate::Failure;
+#[cfg(feature = "real-driver")]
+use crate::probe::ProbeArgs;
+#[cfg(feature = "real-driver")]
+pub(crate) use doctor::DoctorArgs;
 use lexopt::prelude::*;
-use nrta::PollPolicy;
+use nrta::{Backend, PollPolicy};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 pub(crate) const HELP: &str = "\
-Run a model over the simulated execution-unit lane.
+Run a model over the execution-unit lane, on a simulated machine or on devices.
 
 usage: nrta run DIR [options]
+       nrta doctor [--deep] [--device neuron] [--dev DIR] [--sys DIR] [--proc DIR] [--json]
+       nrta probe [--index N] [--core N] [--dev DIR] [--no-reset] [--execute DIR] [--json]
+       nrta probe --list
        nrta config [--json]
 
 DIR holds model.xum, heldout.xud and, optionally, expected.json. The model takes one
@@ -17,7 +30,20 @@ u8 input of the size of an image and gives, among others, one u32 label.
 config prints what a runtime would be opened with in this environment, and where each
 value comes from; run does not look at the environment.
 
-options:
+doctor says what this host has of what devices need, with a remedy for what is not as it
+should be. It attaches to no device; a core is claimed for some microseconds to see whether
+it is free. With --deep it attaches, as a runtime does, to list the processes of each device
+and to try whether memory can be had. With --device neuron a host without a device has a
+problem. DIR: /dev, /sys and /proc, unless they are elsewhere.
+
+probe asks a device for every fact about the hardware that nobody has seen on one yet
+(docs/hardware-checklist.md), on one core that it claims and resets. It is for owners of
+hardware: scripts/hardware-report. --execute runs the model in DIR as well, which writes to
+addresses that nobody has verified. exit code: 2 without a device, 1 when a fact is refuted.
+
+options of run:
+  --device D     simulated, or neuron (also real-driver): devices behind the kernel driver
+                 (default simulated)
   --cores N      logical cores to use, 1 to 256 (default 2)
   --tpbs N       physical cores of each logical core, 1 or 2 (default 1)
   --depth N      batches in flight per core, 1 to 4096 (default 8); the compute queue
@@ -35,12 +61,18 @@ options:
   -h, --help     print this
   -V, --version  print the version
 
-exit code: 0 when the run succeeded and predictions are as expected, 1 when not,
-2 when the command line or a file is not acceptable.
+exit code: 0 when the run succeeded and predictions are as expected, or the doctor found no
+problem, 1 when not, 2 when the command line or a file is not acceptable.
 ";
 
 /// Most physical cores of a simulated machine.
 const MAX_TPBS: u32 = 256;
+
+/// The words that may come first.
+const COMMANDS: &str = match cfg!(feature = "real-driver") {
+    true => "run, doctor, probe or config",
+    false => "run or config",
+};
 
 /// What to do.
 #[derive(Debug)]
@@ -48,6 +80,12 @@ pub(crate) enum Command {
     Help,
     Version,
     Run(RunArgs),
+    /// Examine the host.
+    #[cfg(feature = "real-driver")]
+    Doctor(DoctorArgs),
+    /// Ask a device about unverified facts.
+    #[cfg(feature = "real-driver")]
+    Probe(ProbeArgs),
     /// Print the settings of this environment.
     Config {
         json: bool,
@@ -58,6 +96,11 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct RunArgs {
     pub(crate) dir: PathBuf,
+    pub(crate) device: Backend,
+    /// Directory of the device nodes; `None` is the usual one.
+    #[cfg(feature = "real-driver")]
+    #[expect(dead_code, reason = "the builder of the facade has no such option yet")]
+    pub(crate) dev: Option<PathBuf>,
     pub(crate) cores: u32,
     pub(crate) tpbs: u32,
     pub(crate) depth: u32,
@@ -72,6 +115,29 @@ pub(crate) struct RunArgs {
     pub(crate) quiet: bool,
 }
 
+impl Default for RunArgs {
+    fn default() -> Self {
+        Self {
+            dir: PathBuf::new(),
+            device: Backend::Simulated,
+            #[cfg(feature = "real-driver")]
+            dev: None,
+            cores: 2,
+            tpbs: 1,
+            depth: 8,
+            batch: 16,
+            repeat: 100,
+            policy: PollPolicy::Adaptive,
+            timeout: 30,
+            seed: 0,
+            faults: None,
+            show_config: false,
+            json: false,
+            quiet: false,
+        }
+    }
+}
+
 /// Reads the command line of this process.
 pub(crate) fn parse() -> Result<Command, Failure> {
     parse_from(lexopt::Parser::from_env())
@@ -80,34 +146,29 @@ pub(crate) fn parse() -> Result<Command, Failure> {
 fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
     let mut command = None;
     let mut dir = None;
-    let mut args = RunArgs {
-        dir: PathBuf::new(),
-        cores: 2,
-        tpbs: 1,
-        depth: 8,
-        batch: 16,
-        repeat: 100,
-        policy: PollPolicy::Adaptive,
-        timeout: 30,
-        seed: 0,
-        faults: None,
-        show_config: false,
-        json: false,
-        quiet: false,
-    };
+    // An option that only the simulated machine understands.
+    let mut of_simulated = None;
+    let mut args = RunArgs::default();
     while let Some(arg) = parser.next().map_err(usage)? {
         match arg {
             Short('h') | Long("help") => return Ok(Command::Help),
             Short('V') | Long("version") => return Ok(Command::Version),
-            Long("cores") => args.cores = number(&mut parser, "--cores", 256)?,
-            Long("tpbs") => args.tpbs = number(&mut parser, "--tpbs", 2)?,
-            Long("depth") => args.depth = number(&mut parser, "--depth", 4096)?,
-            Long("batch") => args.batch = number(&mut parser, "--batch", 4096)?,
-            Long("repeat") => args.repeat = number(&mut parser, "--repeat", 1_000_000)?,
+            Long("cores") => args.cores = number(&mut parser, "--cores", 1..=256)?,
+            Long("tpbs") => args.tpbs = number(&mut parser, "--tpbs", 1..=2)?,
+            Long("depth") => args.depth = number(&mut parser, "--depth", 1..=4096)?,
+            Long("batch") => args.batch = number(&mut parser, "--batch", 1..=4096)?,
+            Long("repeat") => args.repeat = number(&mut parser, "--repeat", 1..=1_000_000)?,
             Long("policy") => args.policy = policy(&mut parser)?,
-            Long("timeout") => args.timeout = number(&mut parser, "--timeout", 1_000_000)?,
-            Long("seed") => args.seed = seed(&mut parser)?,
-            Long("faults") => args.faults = Some(parser.value().map_err(usage)?.into()),
+            Long("timeout") => args.timeout = number(&mut parser, "--timeout", 1..=1_000_000)?,
+            Long("device") => args.device = device(&mut parser)?,
+            Long("seed") => {
+                of_simulated = Some("--seed");
+                args.seed = seed(&mut parser)?;
+            }
+            Long("faults") => {
+                of_simulated = Some("--faults");
+                args.faults = Some(parser.value().map_err(usage)?.into());
+            }
             Long("show-config") => args.show_config = true,
             Long("json") => args.json = true,
             Long("quiet") => args.quiet = true,
@@ -115,8 +176,16 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
                 if value == "config" {
                     return config(&mut parser, args.json);
                 }
+                #[cfg(feature = "real-driver")]
+                if value == "doctor" {
+                    return doctor::parse(&mut parser, args.json);
+                }
+                #[cfg(feature = "real-driver")]
+                if value == "probe" {
+                    return probe::parse(&mut parser, args.json);
+                }
                 if value != "run" {
-                    let text = format!("unknown command {value:?}, expected run or config");
+                    let text = format!("unknown command {value:?}, expected {COMMANDS}");
                     return Err(usage(text));
                 }
                 command = Some(());
@@ -126,7 +195,12 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
         }
     }
     if command.is_none() {
-        return Err(usage("no command, expected run or config"));
+        return Err(usage(format!("no command, expected {COMMANDS}")));
+    }
+    if let (Backend::RealDriver, Some(option)) = (args.device, of_simulated) {
+        return Err(usage(format!(
+            "{option} is of the simulated machine, and --device is neuron"
+        )));
     }
     if args.cores * args.tpbs > MAX_TPBS {
         let (cores, tpbs) = (args.cores, args.tpbs);
@@ -158,18 +232,40 @@ fn seed(parser: &mut lexopt::Parser) -> Result<u64, Failure> {
     })
 }
 
-fn number(parser: &mut lexopt::Parser, option: &str, most: u32) -> Result<u32, Failure> {
+fn number(
+    parser: &mut lexopt::Parser,
+    option: &str,
+    allowed: RangeInclusive<u32>,
+) -> Result<u32, Failure> {
     let text = parser
         .value()
         .map_err(usage)?
         .to_string_lossy()
         .into_owned();
     match text.parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        Ok(number) if allowed.contains(&number) => Ok(number),
         _ => Err(usage(format!(
-            "{option} {text:?} is not a number from 1 to {most}"
+            "{option} {text:?} is not a number from {} to {}",
+            allowed.start(),
+            allowed.end()
         ))),
     }
+}
+
+fn device(parser: &mut lexopt::Parser) -> Result<Backend, Failure> {
+    let text = parser.value().map_err(usage)?;
+    match text.to_str() {
+        Some("simulated") => Ok(Backend::Simulated),
+        Some("neuron" | "real-driver") => Ok(Backend::RealDriver),
+        _ => Err(usage(format!(
+            "--device {text:?} is not simulated or neuron"
+        ))),
+    }
+}
+
+#[cfg(feature = "real-driver")]
+fn directory(parser: &mut lexopt::Parser) -> Result<PathBuf, Failure> {
+    Ok(parser.value().map_err(usage)?.into())
 }
 
 fn policy(parser: &mut lexopt::Parser) -> Result<PollPolicy, Failure> {

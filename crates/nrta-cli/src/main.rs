@@ -10,17 +10,27 @@
 //! | [`stats`] | latencies, depth, confusion |
 //! | [`report`] | print the result |
 //! | [`progress`] | the progress bar |
+//! | `probe` | what a device says to facts that nobody has seen on one (feature `real-driver`) |
+//! | `doctor` | what a host needs for devices, and what to do about it (feature `real-driver`) |
 #![forbid(unsafe_code)]
 
 mod args;
 mod dataset;
+#[cfg(feature = "real-driver")]
+mod doctor;
 mod pipeline;
+#[cfg(feature = "real-driver")]
+mod probe;
 mod progress;
 mod report;
 mod stats;
 
+#[cfg(feature = "real-driver")]
+use args::DoctorArgs;
 use args::{Command, RunArgs};
 use dataset::{Dataset, Expected};
+#[cfg(feature = "real-driver")]
+use probe::{ProbeArgs, ProbeError, Verdict};
 use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
@@ -61,6 +71,10 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Version => report::print(concat!("nrta ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Run(args) => run(&args),
         Command::Config { json } => config(json),
+        #[cfg(feature = "real-driver")]
+        Command::Doctor(args) => doctor(&args),
+        #[cfg(feature = "real-driver")]
+        Command::Probe(args) => probe(&args),
     }
 }
 
@@ -73,6 +87,42 @@ fn config(json: bool) -> Result<(), Failure> {
     } else {
         settings.to_string()
     })
+}
+
+/// What of this host is as a runtime on devices needs it.
+#[cfg(feature = "real-driver")]
+fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
+    let findings = doctor::examine(&args.host, args.scope);
+    report::print(&match args.json {
+        true => doctor::json(&findings),
+        false => doctor::text(&findings),
+    })?;
+    match doctor::has_problem(&findings) {
+        true => Err(Failure::Run("there are problems".into())),
+        false => Ok(()),
+    }
+}
+
+/// What a device says to every fact that nobody has seen on one.
+#[cfg(feature = "real-driver")]
+fn probe(args: &ProbeArgs) -> Result<(), Failure> {
+    if args.list {
+        return report::print(&probe::list());
+    }
+    let found = probe::run(args).map_err(|error| match error {
+        ProbeError::NoDevice { .. } => Failure::Input(error.to_string()),
+        other => Failure::Run(with_causes(&other)),
+    })?;
+    report::print(&match args.json {
+        true => probe::json(&found),
+        false => probe::text(&found),
+    })?;
+    match found.count(Verdict::Refuted) {
+        0 => Ok(()),
+        count => Err(Failure::Run(format!(
+            "facts that the device refutes: {count}"
+        ))),
+    }
 }
 
 fn run(args: &RunArgs) -> Result<(), Failure> {

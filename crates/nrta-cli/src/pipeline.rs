@@ -51,6 +51,7 @@ pub(crate) struct Measured {
 pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<RunResult, Failure> {
     let label_output = dataset.fit(model).map_err(Failure::Input)?;
     let runtime = Runtime::builder()
+        .backend(args.device)
         .cores(args.cores)
         .tpbs_per_core(args.tpbs)
         .poll_policy(args.policy)

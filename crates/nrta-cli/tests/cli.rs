@@ -306,3 +306,96 @@ fn a_run_shows_what_it_is_opened_with_when_asked() {
         "{stderr}"
     );
 }
+
+/// Directories that stand for those of the kernel, which go with the test.
+#[cfg(feature = "real-driver")]
+struct Tree(PathBuf);
+
+#[cfg(feature = "real-driver")]
+impl Tree {
+    fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let tree = std::env::temp_dir().join(format!("nrta-{}-{name}", std::process::id()));
+        for (path, text) in [("dev/null", ""), ("sys/class/none", ""), ("proc/none", "")]
+            .iter()
+            .chain(files)
+        {
+            let path = tree.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        Self(tree)
+    }
+
+    fn doctor(&self, options: &[&str]) -> Output {
+        let path = |name: &str| self.0.join(name).to_str().unwrap().to_owned();
+        let (dev, sys, proc) = (path("dev"), path("sys"), path("proc"));
+        let roots = ["doctor", "--dev", &dev, "--sys", &sys, "--proc", &proc];
+        nrta(&[&roots, options].concat())
+    }
+}
+
+#[cfg(feature = "real-driver")]
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(feature = "real-driver")]
+#[test]
+fn the_doctor_is_useful_without_a_device() {
+    let tree = Tree::new("bare", &[]);
+    let output = tree.doctor(&[]);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    for part in [
+        "no Neuron device",
+        "nrta run examples/digits",
+        "the simulated machine works",
+    ] {
+        assert!(stdout.contains(part), "{part} in\n{stdout}");
+    }
+    // A host that is meant to have one.
+    let output = tree.doctor(&["--device", "neuron", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["problems"], 1);
+}
+
+#[cfg(feature = "real-driver")]
+#[test]
+fn the_doctor_tells_hardware_without_a_module_and_a_node_that_is_none() {
+    let pci = "sys/bus/pci/devices/0000:00:1e.0";
+    let (vendor, device) = (format!("{pci}/vendor"), format!("{pci}/device"));
+    let tree = Tree::new(
+        "odd",
+        &[
+            (&vendor, "0x1d0f"),
+            (&device, "0x7364"),
+            ("dev/neuron0", ""),
+        ],
+    );
+    let output = tree.doctor(&[]);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    for part in [
+        "Trn2 (1d0f:7364, v3)",
+        "modprobe neuron",
+        "no character device",
+        "ENOTTY",
+    ] {
+        assert!(stdout.contains(part), "{part} in\n{stdout}");
+    }
+}
+
+#[cfg(feature = "real-driver")]
+#[test]
+fn options_of_a_device_are_checked() {
+    assert_refused(&nrta(&["doctor", "--device", "gpu"]), "gpu");
+    assert_refused(&nrta(&["doctor", "--depth", "1"]), "--depth");
+    assert_refused(&nrta(&["doctor", "--dev"]), "--dev");
+    assert_refused(
+        &run_digits(&["--device", "neuron", "--seed", "1"]),
+        "--seed is of the simulated machine",
+    );
+}

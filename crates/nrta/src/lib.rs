@@ -82,6 +82,7 @@
 //! | [`model`], [`bindings`] | a loaded model, and the tensors that it runs on |
 //! | [`simulated`] | the simulated machine, and its faults on purpose |
 //! | [`device`] | a device, and what its errors name |
+//! | `neuron` | the kernel driver, for whoever looks after devices (feature `real-driver`) |
 //! | [`spans`] | events for `tracing` |
 //! | `exporter` | counters and gauges for the `metrics` facade (feature `metrics`) |
 //! | [`error`], [`failure`] | what can go wrong, and what to do about it |
@@ -146,6 +147,17 @@ pub mod simulated {
     pub use xu_device::simulated::{
         Costs, Fault, FaultPlan, Injection, Machine, MachineConfig, Mark, Rule, Time, When,
     };
+}
+
+/// The kernel driver behind `/dev/neuronN`, for whoever looks after devices: its calls, what it says of itself, and every fact
+/// about it that no device has confirmed. Programs that run models have no use for it.
+#[cfg(feature = "real-driver")]
+pub mod neuron {
+    pub use xu_abi::descriptor;
+    pub use xu_abi::driver as abi;
+    pub use xu_abi::{EventIndex, SemIndex};
+    pub use xu_device::map;
+    pub use xu_device::neuron::*;
 }
 
 pub use after::{Chain, ChainError};

@@ -5,6 +5,7 @@
 //! It is deliberately not sealed: tests interpose a device that alters bytes on the way.
 
 use crate::map::AddressMap;
+use crate::metrics::Metrics;
 use core::fmt;
 use core::time::Duration;
 use xu_abi::{DeviceAddr, SemIndex, Status, TpbIndex};
@@ -131,6 +132,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`Device::increment_semaphore`].
     fn memory_errors(&self, tpb: TpbIndex) -> Result<MemoryErrors, DeviceError>;
+
+    /// Hands the counters of a core on to whoever watches the device from outside: called when an execution has finished on it.
+    /// A device that nobody can watch does nothing.
+    fn publish(&self, tpb: TpbIndex, metrics: &Metrics) {
+        let _ = (tpb, metrics);
+    }
 
     /// Monotonic nanoseconds of the host, on the scale of [`Clock::host_ns`].
     fn now_ns(&self) -> u64;

@@ -46,6 +46,8 @@
 //! | [`tensor_op`] | the operations of a tensor-op queue | `c-api.md` 6.1, 6.6 |
 //! | [`collectives`] | all-gather, all-reduce and reduce-scatter between cores | `c-api.md` 6.3 |
 //! | [`elementwise`] | arithmetic on elements | `c-api.md` 6.6 |
+//! | [`isa`] | the instructions of the engines: ours, since the real ones are not public | - |
+//! | [`host_time`] | the host's clock | - |
 //! | [`simulated`] | the machine | - |
 //! | `neuron`, with the feature `real-driver` | system calls of the kernel driver | `driver.md` |
 #![cfg_attr(not(feature = "real-driver"), forbid(unsafe_code))]
@@ -56,6 +58,8 @@ pub mod collectives;
 pub mod device;
 pub mod elementwise;
 pub mod harvest;
+pub mod host_time;
+pub mod isa;
 pub mod map;
 pub mod memory;
 pub mod metrics;

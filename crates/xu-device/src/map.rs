@@ -13,6 +13,7 @@
 //! | HBM of core *n* of the simulated machine | `0x1000000000 n`, first 16 MiB reserved | that of v2, continued for more |
 //! | host memory of the simulated machine | bit 45 set | chosen |
 //! | DMA queue *i* of core *n* of a chip | engine `16 n + i`, queue 0 of it | chosen; queues 14 and 15 are reserved |
+//! | type of a notification queue of a chip | ERROR for queue 2, NOTIFY for the others | chosen; the hardware only knows the queue |
 //! | `INFERENCE_START` semaphore | 0 | chosen |
 //! | collectives barrier semaphore, and that it counts the barriers that the core has passed | 1 | chosen |
 //! | collectives context of a core | sequencer memory `+0x100`, 64 bytes | chosen |
@@ -22,8 +23,8 @@
 //! | engine whose custom records are re-tagged on v3 | DVE | unverified: the analysis says DVE and index 2 |
 
 use crate::device::DmaQueue;
-use xu_abi::driver::Arch;
 use xu_abi::driver::arch::at;
+use xu_abi::driver::{Arch, NqType, unverified};
 use xu_abi::{DeviceAddr, Engine, EventIndex, SemIndex, TpbIndex};
 
 /// Bytes at the start of each HBM that belong to firmware.
@@ -161,6 +162,26 @@ pub const fn engine_of(queue: DmaQueue) -> (u32, u32) {
     // CAST: widening.
     let engine = ENGINES_PER_CORE * queue.tpb.get() as u32 + queue.index as u32;
     (engine, 0)
+}
+
+/// The queue of a core that queue `queue` of an engine of a chip is, if it is one of the four that this project uses. The
+/// core may be one that the chip does not have.
+#[must_use]
+pub fn queue_of(engine: u32, queue: u32) -> Option<DmaQueue> {
+    let index = u8::try_from(engine % ENGINES_PER_CORE).ok()?;
+    let tpb = TpbIndex::new(u16::try_from(engine / ENGINES_PER_CORE).ok()?);
+    (queue == 0 && index < DMA_QUEUES).then_some(DmaQueue { tpb, index })
+}
+
+/// The type by which the driver keeps a notification queue of a core of a chip.
+#[must_use]
+pub const fn nq_type(nq: u8) -> NqType {
+    // CAST: widening.
+    if nq as u64 == unverified::NQ_OF_ERRORS {
+        NqType::Error
+    } else {
+        NqType::Notify
+    }
 }
 
 /// The DMA queue that carries a core's execution requests.

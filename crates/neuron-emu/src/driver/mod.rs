@@ -2,30 +2,61 @@
 //!
 //! Called by the front ends. Every decision is made here, so that they behave alike.
 
+mod apps;
 mod bug;
 mod call;
+mod claims;
+mod closing;
+mod copies;
+mod cores;
+mod datastore;
 mod device;
 mod dispatch;
+mod faults;
+mod files;
+mod identity;
+mod locks;
+mod mapping;
 mod memory;
+mod messages;
 mod notification;
+mod pod;
+mod processes;
+mod registers;
+mod remains;
+mod reset;
 mod rings;
+mod semaphores;
+mod system;
+mod totals;
+mod trace;
+mod waiting;
 
 pub use bug::Bug;
+pub use remains::{NodeRemains, Remains};
+pub use trace::{Event, Traced};
 
 use crate::call::Caller;
-use crate::chip::Chip;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, DriverFault, DriverRule};
 use device::Device;
+use dispatch::Incoming;
+use files::Files;
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use system::System;
+use trace::Recording;
+use waiting::until;
 use xu_abi::driver::errno::{self, Answer};
+use xu_abi::driver::ioctl;
 
 /// Devices behind the driver, and the processes that use them.
 #[derive(Debug)]
 pub struct Emulator {
-    config: Config,
+    system: Arc<System>,
     devices: Vec<Device>,
+    /// Held over a whole open (but for its wait) and a whole close; before every other lock.
+    files: Mutex<Files>,
 }
 
 /// The access mode of an open.
@@ -71,23 +102,22 @@ impl Emulator {
     /// # Errors
     /// [`ConfigError`] names the value.
     pub fn start(config: Config) -> Result<Arc<Self>, ConfigError> {
-        let device = |index| {
-            Ok(Device {
-                index,
-                chip: Chip::start(&config, index)?,
-                rings: Mutex::default(),
-                notifications: Mutex::default(),
-                chunks: Mutex::default(),
-            })
-        };
-        let devices = (0..config.devices).map(device).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Self { config, devices }))
+        config.check()?;
+        let system = Arc::new(System::new(config));
+        let devices = (0..system.config.devices)
+            .map(|index| Device::start(&system, index))
+            .collect::<Result<_, _>>()?;
+        Ok(Arc::new(Self {
+            system,
+            devices,
+            files: Mutex::default(),
+        }))
     }
 
     /// What is emulated.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.system.config
     }
 
     /// Opens `/dev/neuron{node}`. May wait for the end of a reset.
@@ -95,42 +125,145 @@ impl Emulator {
     /// # Errors
     /// The error number.
     pub fn open(&self, caller: &dyn Caller, node: u32, mode: AccessMode) -> Result<Opened, i32> {
-        let _ = (caller, mode);
-        let _device = self.devices.get(node as usize).ok_or(errno::ENOENT)?;
-        Err(errno::EIO)
+        let opened = self.attach_and_open(caller, node, mode);
+        let answer = opened.as_ref().map(|opened| opened.file).map_err(|e| *e);
+        self.system
+            .record(caller.pid(), Some(node), Event::Open { mode, answer });
+        opened
     }
 
-    /// One more descriptor of the process refers to the file: it was duplicated.
+    fn attach_and_open(
+        &self,
+        caller: &dyn Caller,
+        node: u32,
+        mode: AccessMode,
+    ) -> Result<Opened, i32> {
+        // CAST: widening.
+        let device = self.devices.get(node as usize).ok_or(errno::ENOENT)?;
+        let pid = caller.pid();
+        if let Some(gone) = device.gone() {
+            return Err(gone);
+        }
+        let (readable, writable) = match mode {
+            AccessMode::ReadOnly => (true, false),
+            AccessMode::WriteOnly => (false, true),
+            AccessMode::ReadWrite => (true, true),
+        };
+        if mode != AccessMode::WriteOnly {
+            wait_for_reset(caller, device)?;
+        }
+        let descriptor = device.chip.reopen(readable, writable)?;
+        let mut files = self.files.lock();
+        if mode != AccessMode::WriteOnly {
+            if device.faults.happens(DriverFault::BusyOpen, pid) {
+                return Err(errno::EBUSY);
+            }
+            device.processes.lock().attach(pid)?;
+        }
+        let file = files.open(pid, node, mode);
+        Ok(Opened { file, descriptor })
+    }
+
+    /// One more descriptor of the process refers to the file: it was duplicated, or received.
     pub fn duplicated(&self, pid: u32, file: FileId) {
-        let _ = (pid, file);
+        let mut files = self.files.lock();
+        files.duplicate(pid, file);
+        let node = files.get(file).map(|(node, _)| node);
+        self.system.record(pid, node, Event::Duplicated(file));
     }
 
     /// A process has forked: the child has the descriptors of its parent.
     pub fn forked(&self, parent: u32, child: u32) {
-        let _ = (parent, child);
+        self.files.lock().fork(parent, child);
+        self.system.record(parent, None, Event::Forked { child });
     }
 
     /// A descriptor was closed: the driver's flush, and its release with the last one.
     pub fn close(&self, pid: u32, file: FileId) {
-        let _ = (pid, file);
+        self.close_one(&mut self.files.lock(), pid, file);
     }
 
-    /// A process has ended: all its descriptors are closed.
+    /// A process has ended: all its descriptors are closed, in one step.
     pub fn exited(&self, pid: u32) {
-        let _ = pid;
+        let mut files = self.files.lock();
+        self.system.record(pid, None, Event::Exited);
+        for file in files.of(pid) {
+            self.close_one(&mut files, pid, file);
+        }
+    }
+
+    fn close_one(&self, files: &mut Files, pid: u32, file: FileId) {
+        let Some((node, mode)) = files.close(pid, file) else {
+            return;
+        };
+        self.system.record(pid, Some(node), Event::Close(file));
+        // CAST: widening. PANIC: files are of devices.
+        let device = &self.devices[node as usize];
+        closing::flush(device, pid, mode);
+        if !files.is_open(node) {
+            closing::release(device);
+        }
     }
 
     /// Whether a call with this request may wait for something.
     #[must_use]
     pub fn may_wait(&self, request: u32) -> bool {
-        let _ = request;
-        false
+        const WAITING: [ioctl::Ioctl; 5] = [
+            ioctl::DEVICE_READY,
+            ioctl::NC_RESET_READY,
+            ioctl::CINIT_SET_STATE,
+            ioctl::CRWL_READER_ENTER,
+            ioctl::CRWL_WRITER_ENTER,
+        ];
+        WAITING.iter().any(|ioctl| ioctl.request() == request)
     }
 
     /// An ioctl.
     pub fn ioctl(&self, caller: &dyn Caller, file: FileId, request: u32, argument: u64) -> Answer {
-        let _ = (caller, file, request, argument);
-        Answer::Errno(errno::EINVAL)
+        let Some((node, mode)) = self.files.lock().get(file) else {
+            return Answer::Errno(errno::EBADF);
+        };
+        // CAST: widening. PANIC: files are of devices.
+        let device = &self.devices[node as usize];
+        let recording = Recording::new(caller, argument);
+        let answer = self.answer(Incoming {
+            caller: &recording,
+            device,
+            devices: &self.devices,
+            mode,
+            request,
+            argument,
+        });
+        let (argument, written) = recording.into_bytes();
+        let event = Event::Ioctl {
+            file,
+            request,
+            name: dispatch::select(request).map(|(ioctl, _)| ioctl.name),
+            argument,
+            written,
+            answer,
+        };
+        device.record(caller.pid(), event);
+        answer
+    }
+
+    fn answer(&self, incoming: Incoming<'_>) -> Answer {
+        let (device, pid) = (incoming.device, incoming.caller.pid());
+        if device.faults.happens(DriverFault::Removed, pid) {
+            device.remove();
+        }
+        if let Some(gone) = device.gone() {
+            return Answer::Errno(gone);
+        }
+        match dispatch::run(incoming) {
+            Ok(()) => Answer::Done,
+            Err(failure) => {
+                if let call::Failure::Bug(bug) = &failure {
+                    device.stop(pid, bug.clone());
+                }
+                failure.into()
+            }
+        }
     }
 
     /// Whether a mapping may be made, natively, of the descriptor's file. `Ok(false)`: only without the write flag.
@@ -138,7 +271,63 @@ impl Emulator {
     /// # Errors
     /// The error number.
     pub fn map(&self, pid: u32, file: FileId, request: MapRequest) -> Result<bool, i32> {
-        let _ = (pid, file, request);
-        Err(errno::EPERM)
+        let (node, mode) = self.files.lock().get(file).ok_or(errno::EBADF)?;
+        // CAST: widening. PANIC: files are of devices.
+        let device = &self.devices[node as usize];
+        let answer = match device.gone() {
+            Some(gone) => Err(gone),
+            None => mapping::check(device, pid, device.has_attached(pid), mode, request),
+        };
+        let event = Event::Map {
+            file,
+            request,
+            answer,
+        };
+        device.record(pid, event);
+        answer
+    }
+
+    /// One more thing that goes wrong, from now on.
+    pub fn inject(&self, rule: DriverRule) {
+        for device in &self.devices {
+            device.faults.add(rule);
+        }
+    }
+
+    /// Where the real driver would have crashed, in the order in which it happened. A test that leaves any has failed.
+    #[must_use]
+    pub fn bugs(&self) -> Vec<Bug> {
+        self.system.bugs.lock().clone()
+    }
+
+    /// The last things that happened, the oldest first.
+    #[must_use]
+    pub fn trace(&self) -> Vec<Traced> {
+        self.system.trace().entries()
+    }
+
+    /// Forgets what has happened.
+    pub fn clear_trace(&self) {
+        self.system.trace().clear();
+    }
+
+    /// What processes have left, or have still.
+    #[must_use]
+    pub fn remains(&self) -> Remains {
+        let files = self.files.lock();
+        Remains::of(&self.devices, &files)
+    }
+}
+
+fn wait_for_reset(caller: &dyn Caller, device: &Device) -> Result<(), i32> {
+    let waited = until(caller, device, None, || match device.resets.state() {
+        reset::State::Resetting => None,
+        reset::State::Ready => Some(Ok(())),
+        reset::State::Invalid => Some(Err(errno::EINVAL)),
+    });
+    match waited {
+        waiting::Waited::Came(verdict) => verdict,
+        waiting::Waited::Gone(gone) => Err(gone),
+        waiting::Waited::Interrupted | waiting::Waited::TimedOut => Err(errno::EINTR),
     }
 }

@@ -23,14 +23,12 @@ use super::error::DriverError;
 use super::kernel::{Access, Kernel};
 use super::negotiation::{Asked, Identity};
 use super::node::{Channel, Node};
+use super::processes::Told;
 use core::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use xu_abi::driver::claim::MAX_MARKED_CORES;
-use xu_abi::driver::{
-    AppInfo, CrwlNcMap, CrwlNcMapExt, Features, GetAppsInfo, MAX_DEVICES, MAX_PROCESSES, ioctl,
-};
-use zerocopy::FromBytes;
+use xu_abi::driver::{CrwlNcMap, CrwlNcMapExt, Features, HostDeviceIdToRidMap, MAX_DEVICES, ioctl};
 
 const MARK: &xu_abi::driver::Ioctl = &ioctl::CRWL_NC_RANGE_MARK_EXT0;
 
@@ -82,6 +80,23 @@ impl Claims {
         }))
     }
 
+    /// Whether this process has opened it: a child of a fork has not.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.channel.owner().is_here()
+    }
+
+    /// How many devices the host has.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn host_devices(&self) -> Result<u32, DriverError> {
+        let mut map = HostDeviceIdToRidMap::ZEROED;
+        self.channel
+            .ask(&ioctl::HOST_DEVICE_ID_TO_RID_MAP, &mut map)?;
+        Ok(map.count)
+    }
+
     /// What the device is that the descriptor belongs to.
     #[must_use]
     pub fn identity(&self) -> &Identity {
@@ -107,7 +122,7 @@ impl Claims {
                 if count > 1 {
                     self.mark_each(relative, nodes)?;
                 } else {
-                    return Err(self.taken(cores.start, nodes));
+                    return Err(self.taken(cores.start, 0, nodes));
                 }
             }
             Err(error) => return Err(error),
@@ -118,19 +133,32 @@ impl Claims {
         })
     }
 
-    /// Marks the cores one by one, from the first: all of them, when nobody has any by now.
+    /// Marks the cores one by one: all of them, when nobody has any by now. Else none, and the error says how many are free.
     fn mark_each(&self, cores: Range<u32>, nodes: &[Arc<Node>]) -> Result<(), DriverError> {
-        for core in cores.clone() {
-            let Err(error) = self.mark(core..core + 1) else {
-                continue;
-            };
-            self.unmark(cores.start..core);
-            return Err(match error.meaning() {
-                Some(Meaning::CoreTaken) => self.taken(self.base() + core, nodes),
-                _ => error,
-            });
+        let mut taken = None;
+        let mut marked = Vec::new();
+        for core in cores {
+            match self.mark(core..core + 1) {
+                Ok(()) => marked.push(core),
+                Err(error) if error.meaning() == Some(Meaning::CoreTaken) => {
+                    taken.get_or_insert(core);
+                }
+                Err(error) => {
+                    self.unmark_each(&marked);
+                    return Err(error);
+                }
+            }
         }
-        Ok(())
+        let Some(core) = taken else { return Ok(()) };
+        self.unmark_each(&marked);
+        // CAST: at most 512.
+        Err(self.taken(self.base() + core, marked.len() as u32, nodes))
+    }
+
+    fn unmark_each(&self, cores: &[u32]) {
+        for core in cores {
+            self.unmark(*core..core + 1);
+        }
     }
 
     /// Marks exactly these cores, counted from the descriptor's device.
@@ -226,7 +254,7 @@ impl Claims {
         Ok(cores.start - first..cores.end - first)
     }
 
-    fn taken(&self, core: u32, nodes: &[Arc<Node>]) -> DriverError {
+    fn taken(&self, core: u32, free: u32, nodes: &[Arc<Node>]) -> DriverError {
         let device = core / u32::from(self.identity.cores());
         let attached = nodes
             .iter()
@@ -234,7 +262,11 @@ impl Claims {
             // Only for the message: that it cannot be had changes nothing.
             .and_then(|node| attached(node).ok())
             .unwrap_or_default();
-        DriverError::CoreTaken { core, attached }
+        DriverError::CoreTaken {
+            core,
+            free,
+            attached,
+        }
     }
 }
 
@@ -255,28 +287,11 @@ impl Drop for Claim {
 }
 
 /// Other processes that are attached to a device.
-fn attached(node: &Node) -> Result<Vec<u32>, DriverError> {
-    const ENTRIES: usize = MAX_PROCESSES as usize;
-    const HEAD: usize = GetAppsInfo::ABI.size;
-    let mut argument = [0; HEAD + ENTRIES * AppInfo::ABI.size];
-    let head = GetAppsInfo {
-        // The locks are the cheapest to be told of.
-        flags: 1,
-        capacity: MAX_PROCESSES,
-        ..GetAppsInfo::ZEROED
-    };
-    argument[..HEAD].copy_from_slice(&head.to_bytes());
-    node.ask(&ioctl::DEVICE_GET_ALL_APPS_INFO, &mut argument)?;
-    let said = GetAppsInfo::read(&argument).map_or(0, |head| head.size);
-    let entries = argument[HEAD..].chunks_exact(AppInfo::ABI.size);
+pub(super) fn attached(node: &Node) -> Result<Vec<u32>, DriverError> {
     let own = node.owner().pid();
-    Ok(entries
-        // The driver may say more than there is room for.
-        .take(said as usize)
-        .filter_map(|entry| AppInfo::read_from_bytes(entry).ok())
-        .map(|app| app.pid)
-        .filter(|pid| *pid != own && *pid != 0)
-        .collect())
+    let all = node.attached(Told::Locks)?;
+    let others = all.iter().map(|process| process.pid);
+    Ok(others.filter(|pid| *pid != own).collect())
 }
 
 /// A bit for each core.

@@ -97,6 +97,8 @@ pub enum DriverError {
     CoreTaken {
         /// The core, counted over all devices.
         core: u32,
+        /// How many of the cores that were asked for nobody had.
+        free: u32,
         /// Processes that have its device open, as far as the driver could be asked: one of them, most likely.
         attached: Vec<u32>,
     },

@@ -43,6 +43,12 @@ impl Mapping {
         self.pages()?.word(offset)
     }
 
+    /// The words from a byte offset on, `bytes` in all; `None` where there are none, and for numbers that are no multiples of 4.
+    #[must_use]
+    pub fn words(&self, offset: usize, bytes: usize) -> Option<&[AtomicU32]> {
+        self.pages()?.words(offset, bytes)
+    }
+
     /// The 64-bit word at a byte offset; `None` where there is none.
     #[must_use]
     pub fn double_word(&self, offset: usize) -> Option<&AtomicU64> {

@@ -151,19 +151,62 @@ impl Chunk {
         self.bytes
     }
 
+    /// What the driver says of it, word by word, for whoever looks at the driver: the handle is overwritten, and the version
+    /// is undefined.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn extended_info(&self) -> Result<MemGetExtendedInfo, DriverError> {
+        // The driver overwrites the handle in here with something else.
+        let mut info = MemGetExtendedInfo {
+            mem_handle: self.handle.get(),
+            version: 1,
+            ..MemGetExtendedInfo::ZEROED
+        };
+        self.node.ask(&ioctl::MEM_GET_EXTENDED_INFO, &mut info)?;
+        Ok(info)
+    }
+
     /// Maps it, whole and once. It stays mapped as long as the chunk lives.
     ///
     /// # Errors
-    /// [`DriverError::Map`], [`DriverError::Forked`], [`DriverError::Lost`].
+    /// [`DriverError::Map`], [`DriverError::Forked`], [`DriverError::Lost`]; [`DriverError::BadArgument`] for a chunk that
+    /// [ends an HBM](Chunk::ends_an_hbm).
     pub fn map(&self) -> Result<&Mapping, DriverError> {
         if let Some(mapping) = self.mapping.get() {
             return Ok(mapping);
+        }
+        if self.ends_an_hbm() {
+            let what = "end of a chunk that is to be mapped";
+            let end = self.addr.get() + self.bytes;
+            return Err(refuse(
+                &ioctl::MEM_GET_EXTENDED_INFO,
+                what,
+                end,
+                "any but the end of an HBM",
+            ));
         }
         let mapping = self
             .node
             .map(self.mmap_offset, self.bytes, Access::Full, Grain::Word)?;
         // Two threads may both have mapped it: that is allowed, and the second mapping goes at once.
         Ok(self.mapping.get_or_init(|| mapping))
+    }
+
+    /// Its mapping, if it is mapped.
+    #[must_use]
+    pub fn mapping(&self) -> Option<&Mapping> {
+        self.mapping.get()
+    }
+
+    /// Whether it touches the end of an HBM: there the driver would map something else. (`driver.md` section 11, trap 27.)
+    #[must_use]
+    pub fn ends_an_hbm(&self) -> bool {
+        let table = self.node.identity().table();
+        // Does not wrap: that was checked when it was located.
+        let end = self.addr.get() + self.bytes;
+        let in_device = self.location != Location::Host;
+        in_device && table.hbm.iter().any(|base| base + table.hbm_bytes == end)
     }
 
     /// Copies a buffer into the chunk.
@@ -277,13 +320,7 @@ impl Chunk {
     /// Asks where the chunk is, and compares that with what was asked for.
     fn locate(&mut self) -> Result<(), DriverError> {
         let ioctl = &ioctl::MEM_GET_EXTENDED_INFO;
-        // The driver overwrites the handle in here with something else.
-        let mut info = MemGetExtendedInfo {
-            mem_handle: self.handle.get(),
-            version: 1,
-            ..MemGetExtendedInfo::ZEROED
-        };
-        self.node.ask(ioctl, &mut info)?;
+        let info = self.extended_info()?;
         let host_bit = self.node.identity().table().host_bit;
         let in_host = self.location == Location::Host;
         let nonsense = |what, value| DriverError::Nonsense {

@@ -1,9 +1,11 @@
 //! The kernel driver behind `/dev/neuronN`: every system call of the backend for real hardware.
 //!
-//! Called by the backend that implements [`Device`](crate::Device) on it. Spec `driver.md`; layouts and numbers are
+//! [`NeuronDevice`] implements [`Device`](crate::Device) on it. Spec `driver.md`; layouts and numbers are
 //! those of [`xu_abi::driver`].
 //!
 //! ```text
+//!        NeuronDevice                                the lane's device: `device`
+//!      |                 |
 //!  Chunk, Mapping      Claim              what is given back when it is dropped
 //!      |                 |
 //!    Node ─────────── Claims              one full descriptor of a device, one O_WRONLY descriptor of the process
@@ -20,7 +22,7 @@
 //! | the first question is the interface version | [`negotiation`] |
 //! | a child of a fork makes no call, also when it drops things | [`owner`] |
 //! | any answer but 0 is a failure, and one table says what it means | [`answers`] |
-//! | a call that a signal interrupted is made again | [`Node::call`](node::Node) |
+//! | a call that a signal interrupted is made again, unless it counts: a doorbell, a start | [`Node::call`](node::Node) |
 //! | a pointer that the driver gets is a buffer of the length that the driver uses | [`call`] |
 //! | what the driver says is checked before it is used | [`memory`], [`negotiation`] |
 //!
@@ -31,6 +33,7 @@ pub mod call;
 mod calls;
 pub mod claim;
 pub mod datastore;
+pub mod device;
 pub mod discovery;
 pub mod error;
 pub mod kernel;
@@ -39,6 +42,7 @@ pub mod memory;
 pub mod negotiation;
 pub mod node;
 pub mod owner;
+pub mod processes;
 mod registry;
 pub mod sys;
 
@@ -47,6 +51,7 @@ pub use call::{Buffer, Call};
 pub use calls::{NqRing, NqSpec, Queue, Ring, RingPair};
 pub use claim::{Claim, Claims};
 pub use datastore::Datastore;
+pub use device::{NeuronDevice, Options, Survey, survey};
 pub use error::DriverError;
 pub use kernel::{Access, Descriptor, Grain, Kernel};
 pub use mapping::Mapping;
@@ -54,4 +59,5 @@ pub use memory::{Chunk, ChunkSpec, Location};
 pub use negotiation::Identity;
 pub use node::Node;
 pub use owner::Owner;
+pub use processes::Attached;
 pub use sys::{Pages, System};

@@ -239,7 +239,7 @@ impl Channel {
         let answer = loop {
             let mut call = Call::new(ioctl, argument.as_mut_bytes(), buffers)?;
             match self.kernel.ioctl(descriptor, &mut call) {
-                Answer::Errno(errno::EINTR) if repeats < MOST_REPEATS => {
+                Answer::Errno(errno::EINTR) if repeats < MOST_REPEATS && is_repeatable(ioctl) => {
                     repeats += 1;
                     *argument = asked;
                 }
@@ -261,6 +261,20 @@ impl Channel {
             }
         }
     }
+}
+
+/// Whether a call may be made again without knowing whether it was made: not where that counts. A second doorbell is a
+/// second execution, and a second start walks descriptors that nobody wrote. The driver's own handlers of these never wait,
+/// so only something in between can have been interrupted, and nobody says on which side of it.
+fn is_repeatable(ioctl: &Ioctl) -> bool {
+    const COUNTING: [&Ioctl; 5] = [
+        &ioctl::SEMAPHORE_INCREMENT,
+        &ioctl::SEMAPHORE_DECREMENT,
+        &ioctl::DMA_QUEUE_COPY_START,
+        &ioctl::MEM_COPY_ASYNC,
+        &ioctl::MEM_COPY_ASYNC64,
+    ];
+    !COUNTING.contains(&ioctl)
 }
 
 impl Asked for Channel {

@@ -14,6 +14,7 @@
 //!   on every descriptor is COMPATIBLE_VERSION, with 8 bytes for 8, and another driver fails it.
 //! * *mmap*: the kernel chooses the address, so nothing in use is replaced. The memory is shared with a device or
 //!   with another process: it is only reached through atomics of one size, and never through a plain reference.
+//! * *madvise*: one page of this process's own, for [`super::Owner`].
 
 #![allow(
     unsafe_code,
@@ -28,10 +29,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use nix::sys::stat::Mode;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::OnceLock;
 use xu_abi::driver::errno::{self, Answer};
 
 /// The operating system.
@@ -164,6 +166,22 @@ impl Pages {
         Some(unsafe { word.as_ref() })
     }
 
+    /// The 32-bit words from a byte offset on, as many as `bytes` are; `None` where [`Pages::word`] would be, for one of
+    /// them.
+    #[must_use]
+    pub fn words(&self, offset: usize, bytes: usize) -> Option<&[AtomicU32]> {
+        const WORD: usize = size_of::<AtomicU32>();
+        let end = offset.checked_add(bytes)?;
+        let is_aligned = offset.is_multiple_of(WORD) && bytes.is_multiple_of(WORD);
+        if end > self.length.get() || !is_aligned || self.grain != Grain::Word {
+            return None;
+        }
+        // SAFETY: `offset` is inside the mapping or at its end, as compared above.
+        let first = unsafe { self.base.add(offset) }.cast::<AtomicU32>();
+        // SAFETY: as in `word`, for each of the words up to `end`.
+        Some(unsafe { core::slice::from_raw_parts(first.as_ptr(), bytes / WORD) })
+    }
+
     /// The 64-bit word at a byte offset; `None` beyond the end, for an offset that is not a multiple of 8, and in a mapping
     /// of words.
     #[must_use]
@@ -178,6 +196,29 @@ impl Pages {
         // SAFETY: as in `word`.
         Some(unsafe { word.as_ref() })
     }
+}
+
+/// A word that is zero in every child of a fork, until the child sets it: made when it is first asked for, never given back.
+/// `None` where the kernel has no such pages (before Linux 4.14) or no memory, and under miri.
+pub(super) fn wiped_by_fork() -> Option<&'static AtomicU32> {
+    static WORD: OnceLock<Option<Pages>> = OnceLock::new();
+    WORD.get_or_init(wiped_page).as_ref()?.word(0)
+}
+
+fn wiped_page() -> Option<Pages> {
+    if cfg!(miri) {
+        return None;
+    }
+    let pages = Pages::anonymous(size_of::<AtomicU32>(), Access::Full, Grain::Word).ok()?;
+    let (base, length) = (pages.base.cast(), pages.length.get());
+    // SAFETY: the mapping was just made, it is of this length, private, and nothing is in it yet.
+    let wiped = unsafe { madvise(base, length, MmapAdvise::MADV_WIPEONFORK) };
+    if wiped.is_err() {
+        // Should that fail, a page is lost.
+        let _ = System.unmap(pages);
+        return None;
+    }
+    Some(pages)
 }
 
 /// The error number counts only when the call says so: a positive result leaves an old one behind.

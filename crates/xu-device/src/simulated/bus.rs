@@ -10,7 +10,7 @@
 //! ```
 
 use super::memory::Memory;
-use crate::map;
+use crate::map::{self, AddressMap};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use xu_abi::{DeviceAddr, EventIndex, TpbIndex};
@@ -56,13 +56,15 @@ pub(super) struct Registers {
 pub(super) struct Bus {
     /// HBM and host memory.
     pub(super) memory: Memory,
+    addresses: AddressMap,
     registers: Vec<Registers>,
 }
 
 impl Bus {
-    pub(super) fn new(memory: Memory, tpbs: u16) -> Self {
+    pub(super) fn new(memory: Memory, addresses: AddressMap, tpbs: u16) -> Self {
         Self {
             memory,
+            addresses,
             registers: (0..tpbs).map(|_| Registers::new()).collect(),
         }
     }
@@ -77,7 +79,7 @@ impl Bus {
         if self.memory.check(addr, bytes).is_ok() {
             return Some(Target::Memory);
         }
-        let (tpb, offset) = map::AddressMap::Simulated.core_at(addr)?;
+        let (tpb, offset) = self.addresses.core_at(addr)?;
         self.registers(tpb)?;
         let is_word = bytes == WORD && offset.is_multiple_of(WORD);
         if let Some(inside) = offset.checked_sub(map::TAIL_INCREMENT) {
@@ -169,6 +171,20 @@ impl Registers {
         self.tails[side as usize].load(Ordering::Relaxed)
     }
 
+    /// Both published tails: Tx, then Rx.
+    pub(super) fn tails(&self) -> [u64; 2] {
+        [self.tail(Side::Tx), self.tail(Side::Rx)]
+    }
+
+    /// As after a reset.
+    pub(super) fn clear(&self) {
+        for event in &self.events {
+            event.store(0, Ordering::Relaxed);
+        }
+        self.sequencer_memory.lock().fill(0);
+        self.set_tails(0);
+    }
+
     /// Moves both published tails to `position`.
     pub(super) fn set_tails(&self, position: u64) {
         for tail in &self.tails {
@@ -183,12 +199,16 @@ mod tests {
 
     #[test]
     fn registers_take_one_aligned_word() {
-        let bus = Bus::new(Memory::new(1, 1 << 20, 1 << 20).unwrap(), 2);
+        let bus = Bus::new(
+            Memory::new(1, 1 << 20, 1 << 20).unwrap(),
+            AddressMap::Simulated,
+            2,
+        );
         let tpb = TpbIndex::new(1);
         let event = EventIndex::new(255);
-        let at = map::AddressMap::Simulated.event_register(tpb, event);
+        let at = AddressMap::Simulated.event_register(tpb, event);
         assert_eq!(bus.resolve(at, 4), Some(Target::Event(tpb, event)));
-        let tail = map::AddressMap::Simulated.rx_tail_increment(tpb);
+        let tail = AddressMap::Simulated.rx_tail_increment(tpb);
         assert_eq!(
             bus.resolve(tail, 4),
             Some(Target::TailIncrement(tpb, Side::Rx))
@@ -199,9 +219,9 @@ mod tests {
                 assert_eq!(bus.resolve(addr, bytes), None, "{addr} {bytes}");
             }
         }
-        let absent = map::AddressMap::Simulated.event_register(TpbIndex::new(2), event);
+        let absent = AddressMap::Simulated.event_register(TpbIndex::new(2), event);
         assert_eq!(bus.resolve(absent, 4), None);
-        let memory = map::AddressMap::Simulated.sequencer_memory(tpb);
+        let memory = AddressMap::Simulated.sequencer_memory(tpb);
         assert!(bus.resolve(memory, map::SEQUENCER_MEMORY_BYTES).is_some());
         assert!(
             bus.resolve(memory, map::SEQUENCER_MEMORY_BYTES + 1)
@@ -211,31 +231,32 @@ mod tests {
 
     #[test]
     fn stores_act_on_registers() {
-        let bus = Bus::new(Memory::new(1, 1 << 20, 1 << 20).unwrap(), 1);
+        let bus = Bus::new(
+            Memory::new(1, 1 << 20, 1 << 20).unwrap(),
+            AddressMap::Simulated,
+            1,
+        );
         let tpb = TpbIndex::new(0);
         let registers = bus.registers(tpb).unwrap();
         for _ in 0..2 {
             bus.store(
-                map::AddressMap::Simulated.tx_tail_increment(tpb),
+                AddressMap::Simulated.tx_tail_increment(tpb),
                 &4u32.to_le_bytes(),
             );
         }
         assert_eq!((registers.tail(Side::Tx), registers.tail(Side::Rx)), (8, 0));
         assert!(
-            bus.load(
-                map::AddressMap::Simulated.tx_tail_increment(tpb),
-                &mut [0; 4]
-            )
-            .is_none()
+            bus.load(AddressMap::Simulated.tx_tail_increment(tpb), &mut [0; 4])
+                .is_none()
         );
         bus.store(
-            map::AddressMap::Simulated.event_register(tpb, map::REQUEST_LOADED),
+            AddressMap::Simulated.event_register(tpb, map::REQUEST_LOADED),
             &1u32.to_le_bytes(),
         );
         assert!(registers.event(map::REQUEST_LOADED));
         let mut back = [0; 3];
-        bus.store(map::AddressMap::Simulated.sequencer_memory(tpb), b"abc");
-        bus.load(map::AddressMap::Simulated.sequencer_memory(tpb), &mut back);
+        bus.store(AddressMap::Simulated.sequencer_memory(tpb), b"abc");
+        bus.load(AddressMap::Simulated.sequencer_memory(tpb), &mut back);
         assert_eq!(&back, b"abc");
     }
 }

@@ -5,7 +5,6 @@
 
 use super::clock::Time;
 use super::heap::Holder;
-use super::injector::{Doorbell, Transfer};
 use super::machine::Machine;
 use crate::device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, Shape};
 use crate::map;
@@ -21,11 +20,7 @@ impl Device for Machine {
     fn allocate(&self, place: Place, bytes: u64, align: u64) -> Result<DeviceAddr, DeviceError> {
         let hardware = &self.hardware;
         hardware.check_alive()?;
-        let tpb = match place {
-            Place::Hbm(tpb) => Some(tpb),
-            Place::Host => None,
-        };
-        if hardware.injector.allocation(tpb, || hardware.now_ns()) {
+        if self.ports().allocation_fails(place) {
             return Err(DeviceError::OutOfMemory {
                 place,
                 asked: bytes,
@@ -71,19 +66,9 @@ impl Device for Machine {
         descriptors: u32,
     ) -> Result<(), DeviceError> {
         self.hardware.check_alive()?;
-        let bus = &self.hardware.bus;
         let mut opened = self.hardware.dma_queue(queue)?.lock();
-        opened.open(bus, tx_ring, rx_ring, descriptors)?;
-        if queue.index == map::MODEL_EXEC_QUEUE {
-            let tpb = self.hardware.tpb(queue.tpb)?;
-            tpb.forget();
-            self.hardware.rendezvous.leave(queue.tpb);
-            tpb.nudge();
-            if let Some(registers) = bus.registers(queue.tpb) {
-                registers.set_tails(0);
-            }
-        }
-        Ok(())
+        opened.open(&self.hardware.bus, tx_ring, rx_ring, descriptors)?;
+        self.hardware.take_note_of_opening(queue)
     }
 
     /// In real time a transfer queue is walked before this returns; in virtual time each pair is a micro-step. The
@@ -99,18 +84,7 @@ impl Device for Machine {
         if queue.index == map::MODEL_EXEC_QUEUE || descriptors == 0 {
             return Ok(());
         }
-        match hardware.injector.transfer(queue.tpb, || hardware.now_ns()) {
-            Transfer::Moves => {}
-            Transfer::Aborts => started.abort(),
-            Transfer::Hangs => started.hang(),
-        }
-        match self.time {
-            Time::Realtime => started.walk(&hardware.bus, descriptors),
-            Time::Virtual => {
-                let due = hardware.after(hardware.costs.per_descriptor_ns);
-                started.start(descriptors, due);
-            }
-        }
+        hardware.start_transfer(queue, &mut started, descriptors, descriptors);
         Ok(())
     }
 
@@ -122,19 +96,7 @@ impl Device for Machine {
     }
 
     fn increment_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<(), DeviceError> {
-        let hardware = &self.hardware;
-        let core = hardware.alive_tpb(tpb)?;
-        if index != map::INFERENCE_START {
-            return core.increment(index);
-        }
-        let now = || hardware.now_ns();
-        match core.ring(|number| hardware.injector.doorbell(tpb, number, now))? {
-            Doorbell::Rings | Doorbell::Lost => Ok(()),
-            Doorbell::Fails(errno) => Err(DeviceError::Driver {
-                call: "SEMAPHORE_INCREMENT",
-                errno,
-            }),
-        }
+        self.ports().add_to_semaphore(tpb, index, 1)
     }
 
     fn read_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<i32, DeviceError> {
@@ -153,8 +115,8 @@ impl Device for Machine {
     }
 
     fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError> {
-        let mut queues = self.hardware.alive_tpb(tpb)?.notifications.lock();
-        queues.acknowledge(nq, head)
+        let core = self.hardware.alive_tpb(tpb)?;
+        core.with_notifications(|queues| queues.acknowledge(&self.hardware.bus.memory, nq, head))
     }
 
     fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {
@@ -164,8 +126,8 @@ impl Device for Machine {
     /// The bit stays until the queue that overflowed is opened again.
     fn overflow_latched(&self, tpb: TpbIndex) -> Result<bool, DeviceError> {
         let tpb = self.hardware.alive_tpb(tpb)?;
-        let latched = tpb.notifications.lock().overflow_latched();
-        Ok(latched)
+        let overflowed = tpb.notifications.lock().overflowed();
+        Ok(overflowed != 0)
     }
 
     fn memory_errors(&self, tpb: TpbIndex) -> Result<MemoryErrors, DeviceError> {

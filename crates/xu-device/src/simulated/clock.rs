@@ -9,25 +9,12 @@
 
 use super::random::SplitMix;
 use crate::device::Clock;
+use crate::host_time::host_ns;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use std::sync::OnceLock;
-use std::time::Instant;
 
 /// When the virtual clock starts: one second, so that a moment before the start has a number too.
 const VIRTUAL_START_NS: u64 = 1_000_000_000;
-
-/// Monotonic nanoseconds since a moment that is fixed once per process.
-///
-/// An [`Instant`] has no absolute value, so the machine counts from the first call of this function in the
-/// process. Times of two machines, and of a client that uses this function, therefore compare.
-#[must_use]
-pub fn host_ns() -> u64 {
-    static EPOCH: OnceLock<Instant> = OnceLock::new();
-    let epoch = EPOCH.get_or_init(Instant::now);
-    // 64 bits of nanoseconds last 584 years.
-    u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
 
 /// Where the machine's time comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 use super::arithmetic;
 use super::costs::Work;
 use super::engine::Fault;
-use super::isa::{Dtype, Instruction, Opcode};
 use super::memory::Memory;
+use crate::isa::{Dtype, Instruction, Opcode};
 use xu_abi::DeviceAddr;
 use zerocopy::IntoBytes;
 

@@ -70,37 +70,50 @@ impl Default for MachineConfig {
 }
 
 impl MachineConfig {
-    pub(super) fn check(&self) -> Result<(), DeviceError> {
-        let refuse = |what, value, allowed| DeviceError::BadArgument {
-            what,
-            value,
-            allowed,
-        };
-        let numbers = [
-            ("generation", u64::from(self.arch), ARCHS, "2 or 3"),
-            ("number of cores", u64::from(self.tpbs), TPBS, "1 to 256"),
-            ("hbm_bytes", self.hbm_bytes, MEMORY_BYTES, "1 MiB to 4 GiB"),
-            (
-                "host_bytes",
-                self.host_bytes,
-                MEMORY_BYTES,
-                "1 MiB to 4 GiB",
-            ),
+    /// Whether memory of the machine's own can have these sizes.
+    pub(super) fn check_memory(&self) -> Result<(), DeviceError> {
+        let sizes = [
+            ("hbm_bytes", self.hbm_bytes),
+            ("host_bytes", self.host_bytes),
         ];
-        for (what, value, range, allowed) in numbers {
-            if !range.contains(&value) {
-                return Err(refuse(what, value, allowed));
-            }
-        }
+        sizes
+            .into_iter()
+            .try_for_each(|(what, value)| in_range(what, value, MEMORY_BYTES, "1 MiB to 4 GiB"))
+    }
+
+    /// Whether everything but the sizes of memory is allowed.
+    pub(super) fn check(&self) -> Result<(), DeviceError> {
+        in_range("generation", u64::from(self.arch), ARCHS, "2 or 3")?;
+        in_range("number of cores", u64::from(self.tpbs), TPBS, "1 to 256")?;
         if !DRIFTS.contains(&self.clock_drift) {
-            // CAST: for the message only; `as` saturates.
-            return Err(refuse("clock_drift", self.clock_drift as u64, "0.5 to 2.0"));
+            return Err(DeviceError::BadArgument {
+                what: "clock_drift",
+                // CAST: for the message only; `as` saturates.
+                value: self.clock_drift as u64,
+                allowed: "0.5 to 2.0",
+            });
         }
         for (index, rule) in self.faults.rules.iter().enumerate() {
             check_rule(index, rule, self.tpbs)?;
         }
         Ok(())
     }
+}
+
+fn in_range(
+    what: &'static str,
+    value: u64,
+    range: RangeInclusive<u64>,
+    allowed: &'static str,
+) -> Result<(), DeviceError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(DeviceError::BadArgument {
+        what,
+        value,
+        allowed,
+    })
 }
 
 fn check_rule(rule: usize, of: &Rule, tpbs: u16) -> Result<(), DeviceError> {

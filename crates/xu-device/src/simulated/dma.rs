@@ -6,20 +6,15 @@
 //! Rules: one Tx and one Rx descriptor make a copy; both carry the ring id of the lap, equal lengths, the
 //! plain-copy operation and addresses that exist. Whatever breaks a rule aborts the queue until it is
 //! opened again. Spec `xu.md` section 2.10, `driver_emulation.md` section 5.
-//!
-//! ```text
-//!   Tx ring  | walked | source      | source      | stale ring id ...
-//!   Rx ring  | walked | destination | destination | stale ring id ...
-//!                     ^ index, the same in both rings; ring id + 1 at each wrap
-//! ```
+//! What the rings are: [`rings`](super::rings).
 
 use super::bus::{Bus, Target};
 use super::costs::Costs;
+use super::rings::{Head, QueueStatus, RingSpec, RingState, Rings};
 use super::sequencer::Progress;
 use crate::device::{DeviceError, DmaQueue};
+use xu_abi::DeviceAddr;
 use xu_abi::descriptor::{DESCRIPTOR_SIZE, MAX_TRANSFER, META_PLAIN_COPY, META_WRITE_BARRIER};
-use xu_abi::{Descriptor, DeviceAddr, RingId};
-use zerocopy::IntoBytes;
 
 const RING_ALIGN: u64 = 256;
 const MIN_DESCRIPTORS: u32 = 32;
@@ -32,29 +27,6 @@ pub(super) struct Queue {
     rings: Option<Rings>,
     /// Bytes on their way from source to destination.
     passing: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Rings {
-    tx: DeviceAddr,
-    rx: DeviceAddr,
-    descriptors: u32,
-    index: u32,
-    ring_id: RingId,
-    walked: u64,
-    /// Pairs that were started and are not walked yet.
-    outstanding: u32,
-    /// Nothing is walked before this moment, nanoseconds.
-    not_before: u64,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Running,
-    /// Moves nothing, and does not say so.
-    Hung,
-    Aborted,
 }
 
 /// What one step of the walker did.
@@ -125,18 +97,28 @@ impl Queue {
                 return Err(DeviceError::BadAddress { addr: base, bytes });
             }
         }
-        self.rings = Some(Rings {
-            tx,
-            rx,
-            descriptors,
-            index: 0,
-            ring_id: RingId::FIRST,
-            walked: 0,
-            outstanding: 0,
-            not_before: 0,
-            state: State::Running,
-        });
+        let ring = |base| RingSpec { base, descriptors };
+        self.program(ring(tx), ring(rx));
         Ok(())
+    }
+
+    /// Gives the queue these rings and resets it, as registers do: unasked. What is wrong with them shows when they are
+    /// walked.
+    pub(super) fn program(&mut self, tx: RingSpec, rx: RingSpec) {
+        self.rings = Some(Rings::new(tx, rx));
+    }
+
+    /// Takes the rings away.
+    pub(super) fn close(&mut self) {
+        self.rings = None;
+    }
+
+    /// How the queue stands, and what the registers of its rings say: Tx, then Rx. `published` are the tails of the
+    /// queue that brings requests.
+    pub(super) fn registers(&self, published: Option<[u64; 2]>) -> (QueueStatus, [RingState; 2]) {
+        self.rings.as_ref().map_or_else(Default::default, |rings| {
+            (rings.status, rings.state(published))
+        })
     }
 
     /// Whether `descriptors` may be added to the tails now.
@@ -148,10 +130,10 @@ impl Queue {
                 allowed: "none: the queue is not open",
             }));
         };
-        if rings.state == State::Aborted {
+        if rings.status == QueueStatus::Aborted {
             return Err(StartError::Aborted);
         }
-        if descriptors > rings.descriptors - rings.outstanding {
+        if u64::from(descriptors) > rings.room() {
             return Err(StartError::Argument(DeviceError::BadArgument {
                 what: "descriptors to start",
                 value: u64::from(descriptors),
@@ -161,24 +143,27 @@ impl Queue {
         Ok(())
     }
 
-    /// Adds `descriptors`, which [`Queue::check_start`] has allowed, to the tails; they are walked by
-    /// [`Queue::advance`], from `not_before` on.
-    pub(super) fn start(&mut self, descriptors: u32, not_before: u64) {
+    /// Adds to the tails; what is complete is walked by [`Queue::advance`], from `not_before` on.
+    pub(super) fn start(&mut self, tx: u32, rx: u32, not_before: u64) {
         let Some(rings) = self.rings.as_mut() else {
             return;
         };
-        if rings.state == State::Running {
-            if rings.outstanding == 0 {
+        if rings.status == QueueStatus::Running {
+            if rings.pairs() == 0 {
                 rings.not_before = not_before;
             }
-            rings.outstanding += descriptors;
+            rings.start(tx, rx);
         }
     }
 
-    /// Walks `descriptors` pairs at once. A stale descriptor on the way aborts.
-    pub(super) fn walk(&mut self, bus: &Bus, descriptors: u32) {
-        self.start(descriptors, 0);
+    /// Adds to the tails and walks all pairs that are complete at once. Sources that are left without a destination
+    /// abort, and so does a stale descriptor on the way.
+    pub(super) fn walk(&mut self, bus: &Bus, tx: u32, rx: u32) {
+        self.start(tx, rx, 0);
         while self.advance(bus, Costs::FREE, u64::MAX) == Progress::Again {}
+        if self.rings.as_ref().is_some_and(Rings::tx_is_ahead) {
+            self.abort();
+        }
     }
 
     /// Walks one of the pairs that were started. A stale descriptor on the way aborts.
@@ -195,7 +180,6 @@ impl Queue {
                     .of_bytes(moved.bytes)
                     .saturating_add(costs.per_descriptor_ns);
                 if let Some(rings) = self.rings.as_mut() {
-                    rings.outstanding -= 1;
                     rings.not_before = now.saturating_add(takes);
                 }
             }
@@ -206,17 +190,17 @@ impl Queue {
 
     /// Whether nothing that was started is still to be walked. Nobody knows what a hung queue does.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.rings.as_ref().is_none_or(|rings| match rings.state {
-            State::Running => rings.outstanding == 0,
-            State::Hung => false,
-            State::Aborted => true,
+        self.rings.as_ref().is_none_or(|rings| match rings.status {
+            QueueStatus::Running => rings.pairs() == 0,
+            QueueStatus::Hung => false,
+            QueueStatus::Aborted | QueueStatus::Closed => true,
         })
     }
 
     /// When the next pair that was started can be walked; `None` when there is none.
     pub(super) fn due(&self) -> Option<u64> {
         let rings = self.rings.as_ref()?;
-        let walks = rings.outstanding > 0 && rings.state == State::Running;
+        let walks = rings.status == QueueStatus::Running && rings.pairs() > 0;
         walks.then_some(rings.not_before)
     }
 
@@ -259,7 +243,7 @@ impl Queue {
     /// Passes over fresh descriptors until `position` of them have been walked since the queue was opened.
     pub(super) fn discard_to(&mut self, bus: &Bus, position: u64) {
         if let Some(rings) = self.rings.as_mut() {
-            while rings.walked < position && matches!(rings.head(bus), Head::Fresh(..)) {
+            while rings.walked() < position && matches!(rings.head(bus), Head::Fresh(..)) {
                 rings.advance();
             }
         }
@@ -267,7 +251,7 @@ impl Queue {
 
     /// Descriptors walked since the queue was opened.
     pub(super) fn walked(&self) -> u64 {
-        self.rings.as_ref().map_or(0, |rings| rings.walked)
+        self.rings.as_ref().map_or(0, Rings::walked)
     }
 
     fn carry(&mut self, bus: &Bus, from: DeviceAddr, to: DeviceAddr, bytes: u32) -> Option<Target> {
@@ -280,58 +264,17 @@ impl Queue {
 
     /// Stops the queue until it is opened again.
     pub(super) fn abort(&mut self) {
-        if let Some(rings) = self.rings.as_mut() {
-            rings.state = State::Aborted;
-            rings.outstanding = 0;
-        }
+        self.stop(QueueStatus::Aborted);
     }
 
     /// Has the queue move nothing until it is opened again, though it takes what it is given.
     pub(super) fn hang(&mut self) {
+        self.stop(QueueStatus::Hung);
+    }
+
+    fn stop(&mut self, status: QueueStatus) {
         if let Some(rings) = self.rings.as_mut() {
-            rings.state = State::Hung;
-            rings.outstanding = 0;
-        }
-    }
-}
-
-/// What is at the head of the rings.
-enum Head {
-    Fresh(Descriptor, Descriptor),
-    Stale,
-    Unreadable,
-    Aborted,
-}
-
-impl Rings {
-    fn head(&self, bus: &Bus) -> Head {
-        if self.state != State::Running {
-            return Head::Aborted;
-        }
-        let read = |ring: DeviceAddr| {
-            let at = ring.checked_add(u64::from(self.index) * DESCRIPTOR_SIZE)?;
-            let mut descriptor = Descriptor::default();
-            bus.memory.read(at, descriptor.as_mut_bytes()).ok()?;
-            Some(descriptor)
-        };
-        match (read(self.tx), read(self.rx)) {
-            (Some(tx), Some(rx)) => {
-                if tx.ring_id() == self.ring_id && rx.ring_id() == self.ring_id {
-                    Head::Fresh(tx, rx)
-                } else {
-                    Head::Stale
-                }
-            }
-            _ => Head::Unreadable,
-        }
-    }
-
-    fn advance(&mut self) {
-        self.walked += 1;
-        self.index += 1;
-        if self.index == self.descriptors {
-            self.index = 0;
-            self.ring_id = self.ring_id.next();
+            rings.status = status;
         }
     }
 }

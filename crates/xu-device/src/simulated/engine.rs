@@ -7,9 +7,9 @@
 
 use super::compute::{self, Outcome, StateBuffer, Surroundings};
 use super::costs::Costs;
-use super::isa::{BINDING_SIZE, Dtype, INSTRUCTION_SIZE, Instruction, Opcode, Operand};
 use super::memory::Memory;
 use super::tpb::Tpb;
+use crate::isa::{BINDING_SIZE, Dtype, INSTRUCTION_SIZE, Instruction, Opcode, Operand};
 use crate::map;
 use xu_abi::{DeviceAddr, Engine, SemIndex};
 use zerocopy::IntoBytes;
@@ -208,7 +208,7 @@ impl Surroundings for BoundOperands<'_> {
     }
 
     fn is_stopping(&self) -> bool {
-        self.tpb.is_stopping()
+        self.tpb.is_interrupted()
     }
 }
 

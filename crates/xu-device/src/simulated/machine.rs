@@ -8,12 +8,15 @@
 //!          '--- stepping  the sequencers of all cores, in virtual time
 //! ```
 
+use super::backing::Backing;
 use super::clock::Time;
 use super::config::MachineConfig;
 use super::hardware::Hardware;
 use super::injector::Injection;
+use super::memory::Memory;
 use super::sequencer::{self, Sequencer};
 use super::stepping::Stepping;
+use super::tpb::Tpb;
 use crate::device::{DeviceError, Shape};
 use crate::map::AddressMap;
 use core::fmt;
@@ -40,7 +43,45 @@ impl Machine {
     /// fault plan is; [`DeviceError::Os`] when a thread cannot be started.
     pub fn start(config: MachineConfig) -> Result<Arc<Self>, DeviceError> {
         config.check()?;
-        let hardware = Arc::new(Hardware::new(&config)?);
+        config.check_memory()?;
+        let memory = Memory::new(config.tpbs, config.hbm_bytes, config.host_bytes)?;
+        Self::build(&config, AddressMap::Simulated, memory)
+    }
+
+    /// Builds a machine over memory that somebody else keeps, whose cores are where `addresses` says; in real time,
+    /// starts its cores. `hbm_bytes` of the configuration is only what [`Device::shape`](crate::Device::shape) says, and
+    /// `host_bytes` nothing.
+    ///
+    /// On such a machine [`Device::allocate`](crate::Device::allocate) finds no room, and so
+    /// [`Device::open_notification_queue`](crate::Device::open_notification_queue) fails: [`Machine::ports`] has what a
+    /// driver needs.
+    ///
+    /// # Errors
+    /// As [`Machine::start`]; [`DeviceError::BadArgument`] also when `addresses` does not have so many cores.
+    pub fn start_on(
+        config: MachineConfig,
+        addresses: AddressMap,
+        backing: Arc<dyn Backing>,
+    ) -> Result<Arc<Self>, DeviceError> {
+        config.check()?;
+        if let AddressMap::Chip(arch) = addresses
+            && config.tpbs > u16::from(arch.table().cores)
+        {
+            return Err(DeviceError::BadArgument {
+                what: "number of cores",
+                value: u64::from(config.tpbs),
+                allowed: "at most what the architecture has",
+            });
+        }
+        Self::build(&config, addresses, Memory::Foreign(backing))
+    }
+
+    fn build(
+        config: &MachineConfig,
+        addresses: AddressMap,
+        memory: Memory,
+    ) -> Result<Arc<Self>, DeviceError> {
+        let hardware = Arc::new(Hardware::new(config, addresses, memory));
         let cores = (0..config.tpbs).map(TpbIndex::new);
         let sequencers = cores.map(|tpb| Sequencer::new(config.seed, tpb)).collect();
         let (stepped, threaded) = match config.time {
@@ -55,7 +96,7 @@ impl Machine {
                 arch: config.arch,
                 tpbs: config.tpbs,
                 hbm_bytes: config.hbm_bytes,
-                addresses: AddressMap::Simulated,
+                addresses,
             },
             seed: config.seed,
             time: config.time,
@@ -112,6 +153,12 @@ impl Machine {
     /// `false` when fifty million micro-steps were not enough, as for a program without an end.
     pub fn run_until_idle(&self) -> bool {
         self.stepping.run_until_idle(&self.hardware)
+    }
+
+    /// Has a core drop what it does, and waits until it has.
+    pub(super) fn drop_execution(&self, core: &Tpb) {
+        core.reset(self.time == Time::Realtime);
+        self.stepping.let_notice(&self.hardware, core);
     }
 
     /// Which faults of the plan have been injected, oldest first: the first million of them.

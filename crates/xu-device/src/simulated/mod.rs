@@ -16,23 +16,27 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`isa`] | the instructions, for whoever compiles a program |
+//! | [`isa`](crate::isa) | the instructions, for whoever compiles a program |
 //! | `machine`, `calls`, `hardware` | the machine as a whole; the calls of [`Device`](crate::Device); what everybody shares |
 //! | `config`, `costs`, `fault_plan` | what a machine is made of, what its work takes, what is to go wrong |
-//! | `heap`, `memory` | allocation; HBM and host memory |
+//! | `backing`, `memory` | memory that somebody else keeps; where the machine's bytes are |
+//! | `heap`, `regions` | allocation; HBM and host memory of its own |
+//! | `ports` | the machine as a driver sees it |
 //! | `bus` | memory and registers as DMA sees them |
-//! | `dma` | rings and their walker |
+//! | `rings`, `dma` | the rings of a DMA queue; its walker |
 //! | `tpb` | a core's semaphores and whether it runs |
 //! | `publish` | from a doorbell to a decoded request |
 //! | `rendezvous` | where the cores of a collective meet |
 //! | `sequencer`, `execution` | a core as a state machine; its five engines and what they owe |
 //! | `stepping` | the driver of virtual time |
 //! | `engine`, `compute`, `arithmetic` | fetch and decode; operands; numbers |
-//! | `records`, `notification` | what a core posts; the writer of the notification queues |
+//! | `records` | what a core posts |
+//! | `notification`, `record_ring` | the notification queues of a core; one ring of them |
 //! | `injector`, `mishaps` | the fault plan at work; the faults of one execution |
 //! | `clock`, `random` | nanoseconds and ticks; the seeded generator |
 
 mod arithmetic;
+mod backing;
 mod bus;
 mod calls;
 mod clock;
@@ -46,22 +50,31 @@ mod fault_plan;
 mod hardware;
 mod heap;
 mod injector;
-pub mod isa;
 mod machine;
 mod memory;
 mod mishaps;
 mod notification;
+mod ports;
 mod publish;
 mod random;
+mod record_ring;
 mod records;
+mod regions;
 mod rendezvous;
+mod rings;
 mod sequencer;
 mod stepping;
 mod tpb;
 
-pub use clock::{Time, host_ns};
+pub use crate::host_time::host_ns;
+pub use crate::isa;
+pub use backing::Backing;
+pub use clock::Time;
 pub use config::MachineConfig;
 pub use costs::Costs;
 pub use fault_plan::{Fault, FaultPlan, Mark, Rule, When};
 pub use injector::Injection;
 pub use machine::Machine;
+pub use notification::NotificationPolicy;
+pub use ports::Ports;
+pub use rings::{QueueStatus, RingSpec, RingState};

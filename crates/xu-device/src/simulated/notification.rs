@@ -1,61 +1,58 @@
-//! The writer of a core's notification queues.
+//! The notification queues of a core: their registers, and what becomes of a record.
 //!
-//! Called by the core's sequencer for every record, and by clients to open a queue and to return space.
-//! Rules: spec `driver_emulation.md` section 5. One slot stays free, so that head = tail means empty.
-//! A record that finds no space is dropped: the overflow cause latches, and the next record that fits
-//! carries the overflow bit. A queue that is not open drops its records without a trace.
+//! Called by the core's sequencer for every record, by clients to open a queue and to return space, and through
+//! [`Ports`](super::Ports) by whoever programs the registers.
+//! Rules: spec `driver_emulation.md` section 5, `driver.md` section 5. What has no room follows the queue's policy:
 //!
-//! ```text
-//!   head: how far the client has read            tail: where the next record goes
-//!      v                                            v
-//!   |  | record | record | record | record | record |  free ...            phase flips at each wrap
-//! ```
+//! | queue | a record that finds no room |
+//! |---|---|
+//! | halted, or not enabled | is dropped without a trace, as every record is |
+//! | stalls (back pressure) | waits; the core does nothing more until the client has returned space |
+//! | overwrites | takes the place of the oldest one |
+//! | neither | is dropped: the overflow cause latches, and the next record that fits carries the overflow bit |
 
 use super::heap::Holder;
 use super::memory::Memory;
+use super::record_ring::RecordRing;
 use crate::device::{DeviceError, Place};
 use crate::map;
 use xu_abi::DeviceAddr;
-use xu_abi::record::{RECORD_SIZE, ring_bits};
 
-/// Smallest ring, bytes.
+/// Smallest ring that a client can open, bytes.
 const MIN_BYTES: u64 = 64;
-/// Byte of a record that holds the ring's bits, the last one of word 0.
-const RING_BYTE: usize = 3;
-/// Bytes of word 0, which is written last.
-const FIRST_WORD: usize = 4;
 
-/// All queues of one core. Fresh ones are not open.
+/// All queues of one core. Fresh ones are halted, and not enabled.
 #[derive(Debug, Default)]
 pub(super) struct NotificationQueues {
-    rings: [Option<Ring>; map::NOTIFICATION_QUEUES as usize],
+    rings: [RecordRing; map::NOTIFICATION_QUEUES as usize],
+    /// Rings that were allocated here.
+    allocated: [Option<DeviceAddr>; map::NOTIFICATION_QUEUES as usize],
+    policy: NotificationPolicy,
+    /// Whether records may be waiting.
+    waits: bool,
     last_stamp: u64,
 }
 
-#[derive(Debug)]
-struct Ring {
-    base: DeviceAddr,
-    bytes: u64,
-    /// Byte offset up to which the client has read.
-    head: u64,
-    /// Byte offset of the next record.
-    tail: u64,
-    phase: bool,
-    /// A record was dropped since the last one that fitted.
-    dropped: bool,
-    /// A record was dropped since the ring was opened.
-    overflowed: bool,
+/// The mask registers of a block of notification queues: a bit for each queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotificationPolicy {
+    /// The queue takes records.
+    pub enabled: u32,
+    /// A record that finds no room waits, and the core with it. Goes before `overwrites`.
+    pub stalls: u32,
+    /// A record that finds no room takes the place of the oldest one.
+    pub overwrites: u32,
 }
 
 impl NotificationQueues {
-    /// Opens queue `nq` on a fresh zeroed ring of `bytes`, and frees the ring that it had.
+    /// Opens queue `nq` on a fresh zeroed ring of `bytes`, enables it, and frees the ring that was opened before.
     pub(super) fn open(
         &mut self,
         memory: &Memory,
         nq: u8,
         bytes: u64,
     ) -> Result<DeviceAddr, DeviceError> {
-        let Some(slot) = self.rings.get_mut(usize::from(nq)) else {
+        let Some(slot) = self.allocated.get_mut(usize::from(nq)) else {
             return Err(no_such_queue(nq));
         };
         if !bytes.is_power_of_two() || bytes < MIN_BYTES {
@@ -66,50 +63,72 @@ impl NotificationQueues {
             });
         }
         let base = memory.allocate(Place::Host, bytes, MIN_BYTES, Holder::Machine)?;
-        let old = slot.replace(Ring {
-            base,
-            bytes,
-            head: 0,
-            tail: 0,
-            phase: map::FIRST_PHASE,
-            dropped: false,
-            overflowed: false,
-        });
+        let old = slot.replace(base);
+        self.program(nq, base, bytes)?;
+        self.policy.enabled |= bit(nq);
         match old {
-            Some(old) => memory.release(old.base, Holder::Machine).map(|()| base),
+            Some(old) => memory.release(old, Holder::Machine).map(|()| base),
             None => Ok(base),
         }
     }
 
+    /// Programs base and size of queue `nq`, which is empty then and in its first lap. A size of 0 halts it.
+    pub(super) fn program(
+        &mut self,
+        nq: u8,
+        base: DeviceAddr,
+        bytes: u64,
+    ) -> Result<(), DeviceError> {
+        let ring = self.rings.get_mut(usize::from(nq));
+        *ring.ok_or(no_such_queue(nq))? = RecordRing::new(base, bytes);
+        Ok(())
+    }
+
+    /// The mask registers.
+    pub(super) fn policy(&self) -> NotificationPolicy {
+        self.policy
+    }
+
+    /// Writes the mask registers. Records that wait go on as they now say.
+    pub(super) fn set_policy(&mut self, memory: &Memory, policy: NotificationPolicy) {
+        self.policy = policy;
+        self.settle(memory);
+    }
+
     /// Takes note that the client has read up to byte offset `head`.
-    pub(super) fn acknowledge(&mut self, nq: u8, head: u64) -> Result<(), DeviceError> {
-        let ring = match self.rings.get_mut(usize::from(nq)) {
-            Some(Some(ring)) => ring,
-            _ => return Err(no_such_queue(nq)),
-        };
-        let is_boundary = head.is_multiple_of(RECORD_SIZE) && head < ring.bytes;
-        if !is_boundary || ring.distance_from_head(head) > ring.distance_from_head(ring.tail) {
+    pub(super) fn acknowledge(
+        &mut self,
+        memory: &Memory,
+        nq: u8,
+        head: u64,
+    ) -> Result<(), DeviceError> {
+        let overwrites = self.policy.overwrites & bit(nq) != 0;
+        if !self.programmed_mut(nq)?.move_head(head, overwrites) {
             return Err(DeviceError::BadArgument {
                 what: "head of a notification queue",
                 value: head,
                 allowed: "a multiple of 16 inside the ring, not beyond the tail",
             });
         }
-        ring.head = head;
+        self.settle(memory);
         Ok(())
     }
 
     /// Byte offset of the next record of queue `nq`.
     pub(super) fn tail(&self, nq: u8) -> Result<u64, DeviceError> {
-        match self.rings.get(usize::from(nq)) {
-            Some(Some(ring)) => Ok(ring.tail),
-            _ => Err(no_such_queue(nq)),
-        }
+        self.programmed(nq).map(RecordRing::tail)
     }
 
-    /// Whether a ring of this core has dropped a record since it was opened.
-    pub(super) fn overflow_latched(&self) -> bool {
-        self.rings.iter().flatten().any(|ring| ring.overflowed)
+    /// Byte offset up to which queue `nq` was read.
+    pub(super) fn head(&self, nq: u8) -> Result<u64, DeviceError> {
+        self.programmed(nq).map(RecordRing::head)
+    }
+
+    /// Bit *n*: queue *n* has dropped a record since it was programmed.
+    pub(super) fn overflowed(&self) -> u32 {
+        let queues = (0..).zip(&self.rings);
+        let overflowed = queues.filter(|(_, ring)| ring.overflowed());
+        overflowed.fold(0, |mask, (nq, _)| mask | bit(nq))
     }
 
     /// A time stamp later than every earlier one of this core, `now` if possible.
@@ -120,55 +139,101 @@ impl NotificationQueues {
 
     /// Drops a record of queue `nq` as if there were no room for it. The overflow cause latches if `latched`.
     pub(super) fn find_no_room(&mut self, nq: u8, latched: bool) {
-        if let Some(Some(ring)) = self.rings.get_mut(usize::from(nq)) {
-            ring.dropped = true;
-            ring.overflowed |= latched;
+        if let Some(ring) = self.taking(nq) {
+            ring.drop_record(latched);
         }
     }
 
-    /// Writes a record, with the ring's bits in the place of its own.
-    pub(super) fn post(&mut self, memory: &Memory, nq: u8, mut record: [u8; 16]) {
-        let Some(Some(ring)) = self.rings.get_mut(usize::from(nq)) else {
+    /// Writes a record, or does with it what the policy of its queue says.
+    pub(super) fn post(&mut self, memory: &Memory, nq: u8, record: [u8; 16]) {
+        let NotificationPolicy {
+            stalls, overwrites, ..
+        } = self.policy;
+        let Some(ring) = self.taking(nq) else {
             return;
         };
-        if ring.free() < RECORD_SIZE {
-            ring.dropped = true;
-            ring.overflowed = true;
+        if ring.has_room() && !ring.has_waiting() {
+            ring.write(memory, record);
+        } else if stalls & bit(nq) != 0 {
+            ring.delay(record);
+            self.waits = true;
+        } else if overwrites & bit(nq) != 0 {
+            ring.lose_oldest();
+            ring.write(memory, record);
+        } else {
+            ring.drop_record(true);
+        }
+    }
+
+    /// Whether records wait for room.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waits && self.rings.iter().any(RecordRing::has_waiting)
+    }
+
+    /// Halts and disables all queues, and forgets what waits. Rings that were allocated here are freed.
+    pub(super) fn reset(&mut self, memory: &Memory) {
+        self.rings = Default::default();
+        self.policy = NotificationPolicy::default();
+        for ring in self.allocated.iter_mut().filter_map(Option::take) {
+            // Nobody else can have freed it.
+            let freed = memory.release(ring, Holder::Machine);
+            debug_assert_eq!(freed, Ok(()));
+        }
+    }
+
+    /// Writes records that wait, as far as there is room or the policy has changed.
+    fn settle(&mut self, memory: &Memory) {
+        if !self.waits {
             return;
         }
-        record[RING_BYTE] &= ring_bits::TAG;
-        if ring.phase {
-            record[RING_BYTE] |= ring_bits::PHASE;
+        let NotificationPolicy {
+            enabled, stalls, ..
+        } = self.policy;
+        for nq in 0..map::NOTIFICATION_QUEUES {
+            // PANIC: as many rings, here and below.
+            if !self.rings[usize::from(nq)].has_waiting() {
+                continue;
+            }
+            if enabled & bit(nq) == 0 {
+                self.rings[usize::from(nq)].take_waiting();
+            } else if stalls & bit(nq) == 0 {
+                for record in self.rings[usize::from(nq)].take_waiting() {
+                    self.post(memory, nq, record);
+                }
+            } else {
+                let ring = &mut self.rings[usize::from(nq)];
+                while ring.has_room()
+                    && let Some(record) = ring.next_waiting()
+                {
+                    ring.write(memory, record);
+                }
+            }
         }
-        if core::mem::take(&mut ring.dropped) {
-            record[RING_BYTE] |= ring_bits::RING_OVERFLOW;
-        }
-        // The word with the phase bit last: it makes the record valid. The ring's memory is the machine's own
-        // for as long as the ring is open, so neither write can fail.
-        let at = |offset: u64| DeviceAddr::new(ring.base.get() + ring.tail + offset);
-        let (first_word, rest) = record.split_at(FIRST_WORD);
-        let written = memory
-            .write(at(FIRST_WORD as u64), rest)
-            .and_then(|()| memory.write(at(0), first_word));
-        debug_assert_eq!(written, Ok(()));
-        ring.tail += RECORD_SIZE;
-        if ring.tail == ring.bytes {
-            ring.tail = 0;
-            ring.phase = !ring.phase;
-        }
+        self.waits = self.has_waiting();
+    }
+
+    /// The ring of a queue that takes records.
+    fn taking(&mut self, nq: u8) -> Option<&mut RecordRing> {
+        let enabled = self.policy.enabled & bit(nq) != 0;
+        self.programmed_mut(nq).ok().filter(|_| enabled)
+    }
+
+    fn programmed(&self, nq: u8) -> Result<&RecordRing, DeviceError> {
+        let ring = self.rings.get(usize::from(nq));
+        ring.filter(|ring| !ring.is_halted())
+            .ok_or(no_such_queue(nq))
+    }
+
+    fn programmed_mut(&mut self, nq: u8) -> Result<&mut RecordRing, DeviceError> {
+        let ring = self.rings.get_mut(usize::from(nq));
+        ring.filter(|ring| !ring.is_halted())
+            .ok_or(no_such_queue(nq))
     }
 }
 
-impl Ring {
-    /// Distance of an offset from the head, in the direction of writing.
-    fn distance_from_head(&self, offset: u64) -> u64 {
-        // The size is a power of two, so wrapping in 64 bits is wrapping in the ring.
-        offset.wrapping_sub(self.head) & (self.bytes - 1)
-    }
-
-    fn free(&self) -> u64 {
-        self.bytes - self.distance_from_head(self.tail) - RECORD_SIZE
-    }
+/// The bit of a queue in a mask.
+fn bit(nq: u8) -> u32 {
+    1u32.checked_shl(nq.into()).unwrap_or(0)
 }
 
 fn no_such_queue(nq: u8) -> DeviceError {
@@ -182,6 +247,7 @@ fn no_such_queue(nq: u8) -> DeviceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xu_abi::record::{RECORD_SIZE, ring_bits};
 
     struct Bench {
         memory: Memory,
@@ -207,6 +273,10 @@ mod tests {
             self.queues.post(&self.memory, 4, record);
         }
 
+        fn acknowledge(&mut self, nq: u8, head: u64) -> Result<(), DeviceError> {
+            self.queues.acknowledge(&self.memory, nq, head)
+        }
+
         fn record(&self, index: u64) -> [u8; 16] {
             let mut record = [0; 16];
             let at = DeviceAddr::new(self.base.get() + index * RECORD_SIZE);
@@ -230,10 +300,10 @@ mod tests {
             );
             bench
                 .queues
-                .acknowledge(4, (written + 1) % 4 * RECORD_SIZE)
+                .acknowledge(&bench.memory, 4, (written + 1) % 4 * RECORD_SIZE)
                 .unwrap();
         }
-        assert!(!bench.queues.overflow_latched());
+        assert_eq!(bench.queues.overflowed(), 0);
     }
 
     #[test]
@@ -242,18 +312,18 @@ mod tests {
         for mark in 1..=5 {
             bench.post(mark);
         }
-        assert!(bench.queues.overflow_latched());
+        assert!(bench.queues.overflowed() != 0);
         assert_eq!(
             [0, 1, 2, 3].map(|index| bench.record(index)[0]),
             [1, 2, 3, 0]
         );
-        bench.queues.acknowledge(4, 2 * RECORD_SIZE).unwrap();
+        bench.acknowledge(4, 2 * RECORD_SIZE).unwrap();
         bench.post(6);
         bench.post(7);
         assert_eq!((bench.record(3)[0], bench.record(3)[3]), (6, 0xA0));
         assert_eq!((bench.record(0)[0], bench.record(0)[3]), (7, 0));
         bench.base = bench.queues.open(&bench.memory, 4, 64).unwrap();
-        assert!(!bench.queues.overflow_latched());
+        assert_eq!(bench.queues.overflowed(), 0);
         assert_eq!(bench.record(0), [0; 16]);
     }
 
@@ -263,13 +333,13 @@ mod tests {
         bench.post(1);
         bench.post(2);
         for head in [8, 48, 64, u64::MAX] {
-            assert!(bench.queues.acknowledge(4, head).is_err(), "{head}");
+            assert!(bench.acknowledge(4, head).is_err(), "{head}");
         }
-        assert!(bench.queues.acknowledge(4, 16).is_ok());
+        assert!(bench.acknowledge(4, 16).is_ok());
         // Backwards is a whole lap forwards, beyond the tail.
-        assert!(bench.queues.acknowledge(4, 0).is_err());
-        assert!(bench.queues.acknowledge(5, 0).is_err());
-        assert!(bench.queues.acknowledge(10, 0).is_err());
+        assert!(bench.acknowledge(4, 0).is_err());
+        assert!(bench.acknowledge(5, 0).is_err());
+        assert!(bench.acknowledge(10, 0).is_err());
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl Core<'_> {
         let stamp = queues.stamp(self.hardware.ticks());
         let record = transmute!(ErrorRecord::new(kind, mask, stamp));
         queues.post(&self.hardware.bus.memory, ERROR_NQ, record);
+        self.tpb.note_waiting(&queues);
     }
 
     /// Posts a record on an engine's queue as often as `record` says, unless the queue is said to be full.
@@ -74,5 +75,6 @@ impl Core<'_> {
                 None => queues.post(&self.hardware.bus.memory, nq, bytes),
             }
         }
+        self.tpb.note_waiting(&queues);
     }
 }

@@ -10,7 +10,6 @@
 //!                            +-- bad publish: error record, every engine is ended ------+
 //! ```
 
-use super::clock::host_ns;
 use super::compute::StateBuffer;
 use super::execution::{Execution, Turn};
 use super::hardware::Hardware;
@@ -19,6 +18,7 @@ use super::random::SplitMix;
 use super::records::Core;
 use super::rendezvous::Standing;
 use super::tpb::Tpb;
+use crate::host_time::host_ns;
 use core::time::Duration;
 use std::time::Instant;
 use xu_abi::TpbIndex;
@@ -96,6 +96,12 @@ impl Sequencer {
 
     /// Does one thing, if there is one that can be done now.
     pub(super) fn step(&mut self, core: Core<'_>) -> Progress {
+        if core.tpb.is_resetting() {
+            return self.reset(core);
+        }
+        if core.tpb.is_backed_up() {
+            return Progress::Asleep;
+        }
         match self.phase {
             Phase::Idle => self.take_doorbell(core),
             Phase::Receiving(due) if due > 0 && due > core.hardware.now_ns() => {
@@ -208,6 +214,13 @@ impl Sequencer {
             // The request queue was opened meanwhile: whoever sent the request has gone, and nothing has started.
             Standing::Gone => self.rest(core),
         }
+    }
+
+    /// Drops what it does: nothing more is posted of it.
+    fn reset(&mut self, core: Core<'_>) -> Progress {
+        self.phase = Phase::Idle;
+        core.tpb.was_reset();
+        Progress::Again
     }
 
     fn rest(&mut self, core: Core<'_>) -> Progress {

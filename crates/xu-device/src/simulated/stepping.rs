@@ -13,6 +13,7 @@ use super::hardware::Hardware;
 use super::random::SplitMix;
 use super::records::Core;
 use super::sequencer::{Progress, Sequencer};
+use super::tpb::Tpb;
 use crate::map;
 use core::time::Duration;
 use parking_lot::Mutex;
@@ -61,6 +62,15 @@ impl Stepping {
     /// One micro-step of one actor; `false` when none can act.
     pub(super) fn step(&self, hardware: &Hardware) -> bool {
         self.0.lock().step(hardware)
+    }
+
+    /// Lets a core notice that it was reset.
+    pub(super) fn let_notice(&self, hardware: &Hardware, tpb: &Tpb) {
+        let mut actors = self.0.lock();
+        let sequencer = actors.sequencers.get_mut(usize::from(tpb.index.get()));
+        if let Some(sequencer) = sequencer {
+            sequencer.step(Core { hardware, tpb });
+        }
     }
 
     /// The earliest moment after the present one at which somebody who waits for time can act.
@@ -129,7 +139,11 @@ impl Actors {
         }
         let now = hardware.now_ns();
         let due = |actor: &Actor| match *actor {
-            Actor::Core(core) => self.sequencers.get(usize::from(core))?.due(),
+            Actor::Core(core) => {
+                let backed_up = hardware.tpb(TpbIndex::new(core)).ok()?.is_backed_up();
+                let sequencer = self.sequencers.get(usize::from(core))?;
+                sequencer.due().filter(|_| !backed_up)
+            }
             Actor::Transfer(core, queue) => {
                 let tpb = hardware.tpb(TpbIndex::new(core)).ok()?;
                 tpb.dma[usize::from(queue)].lock().due()

@@ -50,6 +50,11 @@ pub(super) struct Tpb {
     /// Set under the lock of `state`, so that nobody goes to sleep after it. Relaxed where it is polled:
     /// nothing else is read because of it.
     stopping: AtomicBool,
+    /// The core is to drop what it does. As `stopping`.
+    resetting: AtomicBool,
+    /// Records wait for room, and the core with them. Relaxed: changed under the lock of `notifications`, and followed
+    /// by news when it falls.
+    backed_up: AtomicBool,
 }
 
 /// What an execution may ask the sequencer to keep instead of loading it again.
@@ -68,7 +73,8 @@ struct State {
     semaphores: [i32; SEMAPHORES],
     /// Number of doorbells so far, those that failed or were lost included.
     doorbells: u64,
-    /// Numbers of the doorbells that have rung and are not consumed: as many as the start semaphore says.
+    /// Numbers of the doorbells that have rung and are not consumed: at most as many as the start semaphore says. Those
+    /// that came by a larger sum or by a store get their numbers when they are consumed.
     outstanding: VecDeque<u64>,
     activity: Activity,
     /// Something has changed since the sequencer last looked.
@@ -105,6 +111,8 @@ impl Tpb {
             raised: Condvar::new(),
             rested: Condvar::new(),
             stopping: AtomicBool::new(false),
+            resetting: AtomicBool::new(false),
+            backed_up: AtomicBool::new(false),
         }
     }
 
@@ -115,34 +123,46 @@ impl Tpb {
         *value = value.saturating_add(1);
     }
 
-    /// Adds one to a semaphore, from outside.
-    pub(super) fn increment(&self, index: SemIndex) -> Result<(), DeviceError> {
+    /// Adds to a semaphore, from outside. Saturates at both ends.
+    pub(super) fn add(&self, index: SemIndex, value: i32) -> Result<(), DeviceError> {
+        self.change(index, |now| now.saturating_add(value))
+    }
+
+    /// Sets a semaphore, from outside.
+    pub(super) fn set(&self, index: SemIndex, value: i32) -> Result<(), DeviceError> {
+        self.change(index, |_| value)
+    }
+
+    fn change(&self, index: SemIndex, change: impl FnOnce(i32) -> i32) -> Result<(), DeviceError> {
         let mut state = self.state.lock();
         if state.lost {
             return Err(DeviceError::Lost);
         }
         let value = state.semaphore(index);
-        *value = value.saturating_add(1);
+        *value = change(*value);
+        state.forget_doorbells();
         self.announce(&mut state);
         Ok(())
     }
 
-    /// Rings the start semaphore, unless `verdict` on this doorbell's number says otherwise.
+    /// Rings the start semaphore by adding `value`, at least 1, unless `verdict` on this doorbell's number says
+    /// otherwise. What is added beyond 1 rings without a verdict.
     pub(super) fn ring(
         &self,
+        value: i32,
         verdict: impl FnOnce(u64) -> Doorbell,
     ) -> Result<Doorbell, DeviceError> {
         let mut state = self.state.lock();
         if state.lost {
             return Err(DeviceError::Lost);
         }
-        let number = state.doorbells;
-        state.doorbells += 1;
+        let number = state.next_doorbell();
         let verdict = verdict(number);
-        let value = state.semaphore(map::INFERENCE_START);
-        if verdict == Doorbell::Rings && *value < i32::MAX {
-            *value += 1;
+        let semaphore = state.semaphore(map::INFERENCE_START);
+        if verdict == Doorbell::Rings && *semaphore < i32::MAX {
+            *semaphore = semaphore.saturating_add(value);
             state.outstanding.push_back(number);
+            state.forget_doorbells();
             self.announce(&mut state);
         }
         Ok(verdict)
@@ -180,10 +200,12 @@ impl Tpb {
     /// Consumes a doorbell, if one has rung: which one.
     pub(super) fn take_doorbell(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        let number = state.outstanding.pop_front()?;
-        state.take(map::INFERENCE_START);
+        if !state.take(map::INFERENCE_START) {
+            return None;
+        }
         state.activity = Activity::Running;
-        Some(number)
+        let rung = state.outstanding.pop_front();
+        Some(rung.unwrap_or_else(|| state.next_doorbell()))
     }
 
     /// Whether one of the `awaited` semaphores is above zero.
@@ -239,6 +261,62 @@ impl Tpb {
         }
     }
 
+    /// Works on the notification queues from outside; if no record waits for room after that, the core goes on.
+    pub(super) fn with_notifications<R>(
+        &self,
+        work: impl FnOnce(&mut NotificationQueues) -> R,
+    ) -> R {
+        let mut queues = self.notifications.lock();
+        let result = work(&mut queues);
+        let goes_on = self.is_backed_up() && !queues.has_waiting();
+        if goes_on {
+            self.backed_up.store(false, Ordering::Relaxed);
+        }
+        drop(queues);
+        if goes_on {
+            self.nudge();
+        }
+        result
+    }
+
+    /// Takes note whether records of these queues, which are this core's, wait for room.
+    pub(super) fn note_waiting(&self, queues: &NotificationQueues) {
+        if queues.has_waiting() {
+            self.backed_up.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the core does nothing until a client has returned space. Asked before every step.
+    pub(super) fn is_backed_up(&self) -> bool {
+        self.backed_up.load(Ordering::Relaxed)
+    }
+
+    /// Has the sequencer drop what it does, and waits until it has, if it runs on a thread of its own. All semaphores
+    /// are 0 then.
+    pub(super) fn reset(&self, threaded: bool) {
+        let mut state = self.state.lock();
+        self.resetting.store(true, Ordering::Relaxed);
+        self.announce(&mut state);
+        while threaded && self.is_resetting() && !state.lost && !self.is_stopping() {
+            self.rested.wait(&mut state);
+        }
+    }
+
+    /// Whether what runs is to be dropped. Asked before every step and inside long ones.
+    pub(super) fn is_resetting(&self) -> bool {
+        self.resetting.load(Ordering::Relaxed)
+    }
+
+    /// Takes note that the sequencer has dropped what it did.
+    pub(super) fn was_reset(&self) {
+        let mut state = self.state.lock();
+        state.semaphores = [0; SEMAPHORES];
+        state.outstanding.clear();
+        state.activity = Activity::Idle;
+        self.resetting.store(false, Ordering::Relaxed);
+        self.rested.notify_all();
+    }
+
     /// Counts uncorrectable memory errors.
     pub(super) fn count_memory_errors(&self, count: impl FnOnce(&mut MemoryErrors)) {
         count(&mut self.state.lock().memory_errors);
@@ -288,6 +366,7 @@ impl Tpb {
         let _state = self.state.lock();
         self.stopping.store(true, Ordering::Relaxed);
         self.raised.notify_all();
+        self.rested.notify_all();
     }
 
     /// Stops the core for good, and says so to whoever asks.
@@ -299,9 +378,14 @@ impl Tpb {
         self.rested.notify_all();
     }
 
-    /// Whether the core is to stop. Asked before every instruction and inside long ones.
+    /// Whether the core is to stop. Asked before every instruction.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether what runs need not go on. Asked inside long instructions.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.is_stopping() || self.is_resetting()
     }
 
     /// Takes note that the sequencer thread has ended.
@@ -316,6 +400,18 @@ impl Tpb {
 impl State {
     fn rests(&mut self) -> bool {
         self.activity == Activity::Idle && *self.semaphore(map::INFERENCE_START) <= 0
+    }
+
+    fn next_doorbell(&mut self) -> u64 {
+        let number = self.doorbells;
+        self.doorbells += 1;
+        number
+    }
+
+    /// Forgets the latest doorbells that the start semaphore does not count any more.
+    fn forget_doorbells(&mut self) {
+        let counted = usize::try_from(*self.semaphore(map::INFERENCE_START)).unwrap_or(0);
+        self.outstanding.truncate(counted);
     }
 
     fn semaphore(&mut self, index: SemIndex) -> &mut i32 {
@@ -342,8 +438,8 @@ mod tests {
         let tpb = Tpb::new(TpbIndex::new(0));
         let index = SemIndex::new(255);
         *tpb.state.lock().semaphore(index) = i32::MAX - 1;
-        tpb.increment(index).unwrap();
-        tpb.increment(index).unwrap();
+        tpb.add(index, 1).unwrap();
+        tpb.add(index, 1).unwrap();
         assert_eq!(tpb.value(index), Ok(i32::MAX));
         assert!(!tpb.take(SemIndex::new(254)));
     }
@@ -352,7 +448,7 @@ mod tests {
     fn a_thread_that_ends_on_its_own_is_a_lost_core() {
         let tpb = Tpb::new(TpbIndex::new(0));
         tpb.thread_ended();
-        assert_eq!(tpb.increment(SemIndex::new(0)), Err(DeviceError::Lost));
+        assert_eq!(tpb.add(SemIndex::new(0), 1), Err(DeviceError::Lost));
         assert_eq!(tpb.quiesce(QUIESCE_LIMIT), Err(DeviceError::Lost));
     }
 
@@ -360,7 +456,7 @@ mod tests {
     fn an_outstanding_doorbell_is_not_rest() {
         let tpb = Tpb::new(TpbIndex::new(0));
         assert_eq!(tpb.quiesce(QUIESCE_LIMIT), Ok(()));
-        let ring = || tpb.ring(|_| Doorbell::Rings).unwrap();
+        let ring = || tpb.ring(1, |_| Doorbell::Rings).unwrap();
         ring();
         assert!(tpb.is_at_rest().is_err());
         assert_eq!(tpb.take_doorbell(), Some(0));
@@ -382,7 +478,7 @@ mod tests {
                 0 => Doorbell::Lost,
                 _ => Doorbell::Rings,
             };
-            tpb.ring(odd_rings).unwrap();
+            tpb.ring(1, odd_rings).unwrap();
         }
         assert_eq!(
             [(); 4].map(|()| tpb.take_doorbell()),
@@ -393,7 +489,7 @@ mod tests {
     #[test]
     fn news_that_came_before_the_sleep_are_not_slept_over() {
         let tpb = Tpb::new(TpbIndex::new(0));
-        tpb.increment(SemIndex::new(20)).unwrap();
+        tpb.add(SemIndex::new(20), 1).unwrap();
         tpb.sleep(None);
         assert!(tpb.any_raised([SemIndex::new(20)].into_iter()));
         tpb.stop();

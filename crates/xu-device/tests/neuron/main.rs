@@ -12,6 +12,7 @@ mod cores;
 mod datastore;
 mod guards;
 mod nodes;
+mod processes;
 mod queues;
 mod registers;
 mod script;

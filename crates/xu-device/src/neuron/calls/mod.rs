@@ -16,6 +16,7 @@
 //! | 22, 23, 26 | empty copies, unaligned zero-copy, 4 GiB in one copy | [`super::Chunk`] |
 //! | 24 | offset plus size beyond 64 bits, or beyond the chunk | [`super::Chunk`] |
 //! | 25 | contiguous scratchpad in host memory; many hardware counters | [`super::ChunkSpec`], [`Node::read_counters`](super::Node::read_counters) |
+//! | 27 | mapping a chunk that ends an HBM | [`super::Chunk::map`] |
 //! | 28 | types and indices of notification queues that alias others | [`NqSpec`] |
 //! | 29 | the bitmap of dynamic metrics | [`super::Datastore`] |
 

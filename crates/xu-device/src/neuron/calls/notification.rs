@@ -9,6 +9,7 @@ use crate::neuron::kernel::{Access, Grain};
 use crate::neuron::mapping::Mapping;
 use crate::neuron::node::Node;
 use std::sync::Arc;
+use xu_abi::DeviceAddr;
 use xu_abi::driver::{
     NQ_ENGINE_INDICES, NQ_MIN_MAPPED, NQ_NOT_MAPPED, NotificationsInitWithReallocV2, NqDevice,
     NqType, PAGE, ioctl,
@@ -43,6 +44,7 @@ pub(in crate::neuron) struct HardwareQueue {
 pub struct NqRing {
     node: Arc<Node>,
     spec: NqSpec,
+    addr: DeviceAddr,
     mapping: Mapping,
 }
 
@@ -65,9 +67,10 @@ impl NqRing {
             ));
         }
         match map_new(node, spec) {
-            Ok(mapping) => Ok(Self {
+            Ok((addr, mapping)) => Ok(Self {
                 node: Arc::clone(node),
                 spec,
+                addr,
                 mapping,
             }),
             Err(error) => {
@@ -81,6 +84,12 @@ impl NqRing {
     #[must_use]
     pub fn spec(&self) -> NqSpec {
         self.spec
+    }
+
+    /// Where it begins, as the device sees it.
+    #[must_use]
+    pub fn addr(&self) -> DeviceAddr {
+        self.addr
     }
 
     /// The records.
@@ -136,7 +145,7 @@ fn check(node: &Node, spec: NqSpec) -> Result<(), DriverError> {
     Ok(())
 }
 
-fn map_new(node: &Node, spec: NqSpec) -> Result<Mapping, DriverError> {
+fn map_new(node: &Node, spec: NqSpec) -> Result<(DeviceAddr, Mapping), DriverError> {
     let mut argument = NotificationsInitWithReallocV2 {
         nq_dev_id: spec.id.into(),
         nq_dev_type: spec.device.raw(),
@@ -160,7 +169,8 @@ fn map_new(node: &Node, spec: NqSpec) -> Result<Mapping, DriverError> {
     }
     let mapping = node.map(offset, spec.bytes.into(), Access::Full, Grain::Word)?;
     if mapping.clear() {
-        Ok(mapping)
+        // The offset of a ring in host memory is its address.
+        Ok((DeviceAddr::new(offset), mapping))
     } else {
         Err(DriverError::Forked)
     }

@@ -1,0 +1,190 @@
+//! A thread whose system call is being served: its process, its memory, its paths, its signals.
+
+use super::listener::Listener;
+use super::sys;
+use crate::call::{Caller, NotCopied};
+use nix::libc;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// The smallest page: what is read up to its end can be read as a whole or not at all.
+const PAGE: u64 = 4096;
+
+/// A thread in a call.
+#[derive(Debug)]
+pub(super) struct Target<'l> {
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+    /// The call.
+    pub(super) id: u64,
+    pub(super) listener: &'l Listener,
+}
+
+impl Caller for Target<'_> {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), NotCopied> {
+        read_memory(self.tid, address, into)
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), NotCopied> {
+        write_memory(self.tid, address, bytes)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        !self.listener.is_waiting(self.id) || has_signal(self.tid)
+    }
+}
+
+impl Target<'_> {
+    /// A path in its memory. `None` when the pointer is bad or the text too long: the kernel says which.
+    pub(super) fn path(&self, address: u64) -> Option<PathBuf> {
+        let mut text = Vec::new();
+        // CAST: 4096.
+        while text.len() < libc::PATH_MAX as usize {
+            let at = address.checked_add(text.len() as u64)?;
+            // CAST: at most a page.
+            let mut part = vec![0; (PAGE - at % PAGE) as usize];
+            self.read(at, &mut part).ok()?;
+            if let Some(end) = part.iter().position(|byte| *byte == 0) {
+                part.truncate(end);
+                text.extend(part);
+                return Some(OsString::from_vec(text).into());
+            }
+            text.extend(part);
+        }
+        None
+    }
+
+    /// What a relative path starts from: the directory `descriptor`, or the current one.
+    pub(super) fn base(&self, descriptor: i32) -> Option<PathBuf> {
+        let link = if descriptor == libc::AT_FDCWD {
+            format!("/proc/{}/cwd", self.tid)
+        } else {
+            format!("/proc/{}/fd/{descriptor}", self.tid)
+        };
+        std::fs::read_link(link).ok()
+    }
+}
+
+/// Copies from the memory of a thread's process.
+pub(crate) fn read_memory(tid: u32, address: u64, into: &mut [u8]) -> Result<(), NotCopied> {
+    let bytes = into.len();
+    if bytes == 0 {
+        return Ok(());
+    }
+    let remote = part(address, bytes).ok_or(NotCopied(bytes))?;
+    let copied = process_vm_readv(pid(tid), &mut [IoSliceMut::new(into)], &[remote]);
+    whole(copied, bytes)
+}
+
+/// Copies to the memory of a thread's process.
+pub(crate) fn write_memory(tid: u32, address: u64, bytes: &[u8]) -> Result<(), NotCopied> {
+    let length = bytes.len();
+    if length == 0 {
+        return Ok(());
+    }
+    let remote = part(address, length).ok_or(NotCopied(length))?;
+    let copied = process_vm_writev(pid(tid), &[IoSlice::new(bytes)], &[remote]);
+    whole(copied, length)
+}
+
+fn part(address: u64, len: usize) -> Option<RemoteIoVec> {
+    let base = usize::try_from(address).ok()?;
+    Some(RemoteIoVec { base, len })
+}
+
+fn whole(copied: nix::Result<usize>, bytes: usize) -> Result<(), NotCopied> {
+    match bytes.saturating_sub(copied.unwrap_or(0)) {
+        0 => Ok(()),
+        missing => Err(NotCopied(missing)),
+    }
+}
+
+fn pid(tid: u32) -> Pid {
+    // CAST: the kernel's numbers are below 2^22.
+    Pid::from_raw(tid as i32)
+}
+
+/// The process of a thread.
+pub(super) fn process_of(tid: u32) -> Option<u32> {
+    field(&status(tid)?, "Tgid:")?.parse().ok()
+}
+
+/// Whether a process has a filter at all: the others cannot have descriptors of ours at reserved numbers.
+pub(super) fn is_filtered(pid: u32) -> bool {
+    status(pid).is_some_and(|status| field(&status, "Seccomp:") == Some("2"))
+}
+
+/// Processes that these threads' process has made and not yet lost.
+pub(super) fn children_of(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
+        .flat_map(|list| {
+            let pids: Vec<u32> = list
+                .split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect();
+            pids
+        })
+        .collect()
+}
+
+/// Every process.
+pub(super) fn everybody() -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// Descriptor numbers that are in use.
+pub(super) fn descriptors_of(pid: u32) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// Whether a signal waits to be delivered to a thread.
+fn has_signal(tid: u32) -> bool {
+    let Some(status) = status(tid) else {
+        return true;
+    };
+    let mask = |name| {
+        field(&status, name)
+            .and_then(|mask| u64::from_str_radix(mask, 16).ok())
+            .unwrap_or(0)
+    };
+    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
+}
+
+fn status(tid: u32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{tid}/status")).ok()
+}
+
+fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim())
+}
+
+/// Whether a thread still belongs to the process it was last seen in.
+pub(super) fn is_still(pid: u32, tid: u32) -> bool {
+    sys::is_thread_of(pid, tid)
+}

@@ -1,0 +1,124 @@
+//! What the devices of one process share: the descriptor for claims of a directory, and the attachment to each chip.
+//!
+//! Used by [`super::NeuronDevice`] while it opens and closes. A process opens a node once (`driver.md` section 11, trap 11)
+//! and has one descriptor for claims (trap 13), but it may drive several chips, and a chip in several parts.
+//!
+//! Whoever opens or closes has the lock: a node is never opened while the last user of it closes it, and a process has one
+//! reset at a time.
+
+use crate::metrics::DATASTORE_VERSION;
+use crate::neuron::{Claims, Datastore, DriverError, Kernel, Node};
+use core::time::Duration;
+use parking_lot::{Mutex, MutexGuard};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+/// A reset lasts minutes. In a child of a fork the lock may be held for ever, by a thread that is not there.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+static SHARED: Mutex<Shared> = Mutex::new(Shared {
+    claims: Vec::new(),
+    attachments: Vec::new(),
+});
+
+/// What is open, as long as somebody uses it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    claims: Vec<(PathBuf, Weak<Claims>)>,
+    attachments: Vec<(PathBuf, Weak<Attachment>)>,
+}
+
+/// A chip that this process is attached to. The datastore goes before the node.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    /// `None` when the driver has no area left: nobody sees our counters then.
+    datastore: Option<Datastore>,
+    node: Arc<Node>,
+}
+
+impl Attachment {
+    pub(super) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    pub(super) fn datastore(&self) -> Option<&Datastore> {
+        self.datastore.as_ref()
+    }
+}
+
+impl Shared {
+    /// The lock.
+    ///
+    /// # Errors
+    /// [`DriverError::Forked`] when a thread of the parent had it when it forked.
+    pub(super) fn lock() -> Result<MutexGuard<'static, Self>, DriverError> {
+        SHARED.try_lock_for(PATIENCE).ok_or(DriverError::Forked)
+    }
+
+    /// The descriptor for claims of a directory, on its first device up to `device`: cores are counted from it.
+    pub(super) fn claims(
+        &mut self,
+        kernel: &Arc<dyn Kernel>,
+        directory: &Path,
+        device: u32,
+    ) -> Result<Arc<Claims>, DriverError> {
+        self.claims.retain(|(_, claims)| claims.strong_count() > 0);
+        let known = self.claims.iter().find(|(path, _)| path == directory);
+        if let Some(claims) = known.and_then(|(_, claims)| claims.upgrade())
+            && claims.is_here()
+        {
+            return Ok(claims);
+        }
+        let claims = first_claims(kernel, directory, device)?;
+        self.claims
+            .push((directory.to_owned(), Arc::downgrade(&claims)));
+        Ok(claims)
+    }
+
+    /// The attachment to a device.
+    pub(super) fn attach(
+        &mut self,
+        kernel: &Arc<dyn Kernel>,
+        directory: &Path,
+        device: u32,
+    ) -> Result<Arc<Attachment>, DriverError> {
+        self.attachments
+            .retain(|(_, attachment)| attachment.strong_count() > 0);
+        let known = self
+            .attachments
+            .iter()
+            .filter(|(path, _)| path == directory);
+        for attachment in known.filter_map(|(_, attachment)| attachment.upgrade()) {
+            let node = attachment.node();
+            if node.index() == device && node.owner().is_here() && node.lost().is_none() {
+                return Ok(attachment);
+            }
+        }
+        let node = Arc::new(Node::open(Arc::clone(kernel), directory, device)?);
+        // CAST: 1.
+        let datastore = Datastore::own(&node, DATASTORE_VERSION as u32);
+        let attachment = Arc::new(Attachment {
+            datastore: datastore.ok(),
+            node,
+        });
+        self.attachments
+            .push((directory.to_owned(), Arc::downgrade(&attachment)));
+        Ok(attachment)
+    }
+}
+
+/// Opened on the lowest device that there is, since those below cannot be claimed through it.
+fn first_claims(
+    kernel: &Arc<dyn Kernel>,
+    directory: &Path,
+    device: u32,
+) -> Result<Arc<Claims>, DriverError> {
+    for first in 0..device {
+        match Claims::open(Arc::clone(kernel), directory, first) {
+            // Not there, or not for us.
+            Err(DriverError::Open { .. }) => {}
+            opened => return opened,
+        }
+    }
+    Claims::open(Arc::clone(kernel), directory, device)
+}
