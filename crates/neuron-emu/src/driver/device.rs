@@ -69,7 +69,7 @@ impl Device {
             chip: Chip::start(config, index)?,
             rings: Mutex::default(),
             notifications: Mutex::default(),
-            chunks: Mutex::default(),
+            chunks: Mutex::new(Chunks::new(config, index)),
             system: Arc::clone(system),
             faults: Faults::new(system, index),
             processes: Mutex::new(Processes::new(config.processes)),
