@@ -5,6 +5,7 @@
 //!                 '── the driver's interface, through real system calls, with the emulator behind it
 //! ```
 
+pub mod emulated;
 mod meddler;
 pub mod rig;
 

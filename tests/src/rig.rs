@@ -4,6 +4,7 @@
 //! [`on_both!`](crate::on_both) makes two tests of it, `simulated::name` and `neuron::name`, each with a machine of its own.
 
 use crate::Meddler;
+use crate::emulated::Emulated;
 use nrta::{Builder, Runtime};
 use std::sync::Arc;
 use xu_device::Device;
@@ -14,6 +15,8 @@ use xu_device::simulated::{FaultPlan, Machine, MachineConfig, Rule};
 pub enum Kind {
     /// The simulated machine, in this process.
     Simulated,
+    /// `/dev/neuron0`, ..., through system calls that the emulator answers.
+    Neuron,
 }
 
 /// What a machine consists of.
@@ -86,16 +89,27 @@ pub struct Rig {
 #[derive(Debug)]
 enum Powered {
     Simulated,
+    Neuron(Emulated),
 }
 
 impl Kind {
-    /// Powers a machine on, has `test` use it, and sees that nothing of it remains in use.
-    pub fn with<T: Send>(self, parts: Parts, test: impl FnOnce(&Rig) -> T + Send) -> T {
+    /// Powers a machine on and has `test` use it. Behind the driver's interface it sees to it that the driver did not
+    /// crash, and that nothing of this process remains in it.
+    ///
+    /// `None` where system calls cannot be answered: it has said so.
+    pub fn with<T: Send>(self, parts: Parts, test: impl FnOnce(&Rig) -> T + Send) -> Option<T> {
         match self {
-            Self::Simulated => test(&Rig {
+            Self::Simulated => Some(test(&Rig {
                 parts,
                 machine: Powered::Simulated,
-            }),
+            })),
+            Self::Neuron => {
+                let machine = Emulated::start(&parts);
+                machine.clone().run(|| {
+                    let machine = Powered::Neuron(machine);
+                    test(&Rig { parts, machine })
+                })
+            }
         }
     }
 }
@@ -106,6 +120,7 @@ impl Rig {
     pub fn kind(&self) -> Kind {
         match self.machine {
             Powered::Simulated => Kind::Simulated,
+            Powered::Neuron(_) => Kind::Neuron,
         }
     }
 
@@ -119,11 +134,12 @@ impl Rig {
     #[must_use]
     pub fn builder_on(&self, device: u32) -> Builder {
         assert!(device < self.parts.devices, "there is no device {device}");
-        match self.machine {
+        match &self.machine {
             Powered::Simulated => Runtime::builder()
                 .simulated_hbm_bytes(self.parts.hbm_bytes)
                 .simulated_seed(self.parts.seed)
                 .simulated_faults(self.parts.faults.clone()),
+            Powered::Neuron(emulated) => emulated.builder(device),
         }
     }
 
@@ -133,7 +149,8 @@ impl Rig {
     /// When it does not start: the test has failed.
     #[must_use]
     pub fn device(&self) -> Arc<dyn Device> {
-        match self.machine {
+        match &self.machine {
+            Powered::Neuron(emulated) => emulated.device(0),
             Powered::Simulated => {
                 let config = MachineConfig {
                     tpbs: self.parts.tpbs,
@@ -157,7 +174,8 @@ impl Rig {
 
 /// Runs a test on a machine.
 pub fn run(kind: Kind, parts: Option<Parts>, test: impl FnOnce(&Rig) + Send) {
-    kind.with(parts.unwrap_or_default(), test);
+    // What is skipped has said so.
+    let _ran = kind.with(parts.unwrap_or_default(), test);
 }
 
 /// Makes two tests of each function of a [`Rig`](crate::Rig): one on the simulated machine, one through the driver's interface.
@@ -173,6 +191,17 @@ macro_rules! on_both {
                 fn $test() {
                     let parts = [$($parts)?].into_iter().next();
                     $crate::rig::run($crate::Kind::Simulated, parts, super::$test);
+                }
+            )*
+        }
+        mod neuron {
+            #[allow(unused_imports, reason = "for what the parts are made of")]
+            use super::*;
+            $(
+                #[test]
+                fn $test() {
+                    let parts = [$($parts)?].into_iter().next();
+                    $crate::rig::run($crate::Kind::Neuron, parts, super::$test);
                 }
             )*
         }
