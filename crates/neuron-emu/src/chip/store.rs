@@ -22,6 +22,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 use nix::unistd::ftruncate;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{OnceLock, Weak};
 use xu_abi::driver::unverified::EMULATED_HOST_CHUNKS;
 use xu_abi::driver::window::{Block, Resource, Window};
 use xu_abi::{DeviceAddr, TpbIndex};
@@ -29,11 +30,18 @@ use xu_device::DeviceError;
 use xu_device::map::AddressMap;
 use xu_device::simulated::Backing;
 
+/// Bytes of what is loaded and stored at once.
+const WORD: u64 = 4;
+
 /// The file, and the parts of it that are memory.
 #[derive(Debug)]
 pub(super) struct Store {
     file: OwnedFd,
     areas: Vec<Area>,
+    /// Where its host memory begins.
+    host: u64,
+    /// The memories of the other devices, whose host memory the engines of this one reach.
+    others: OnceLock<Vec<Weak<Store>>>,
 }
 
 /// Memory in one piece.
@@ -63,7 +71,17 @@ impl Store {
             .into_iter()
             .map(|place| Area::map(&file, place))
             .collect::<Result<_, _>>()?;
-        Ok(Self { file, areas })
+        Ok(Self {
+            file,
+            areas,
+            host: host_base(config, index),
+            others: OnceLock::new(),
+        })
+    }
+
+    /// Host memory is one for all devices: lets the engines of this one reach that of the others. The first time counts.
+    pub(super) fn meet(&self, others: Vec<Weak<Self>>) {
+        let _ = self.others.set(others);
     }
 
     /// An open file of its own for a program.
@@ -94,7 +112,29 @@ impl Store {
         }
     }
 
-    /// The area in which all of a range is, and where it begins there.
+    /// Works on the area in which all of a range is, with where it begins there: one of its own, or host memory of
+    /// another device.
+    fn reach<R>(
+        &self,
+        addr: DeviceAddr,
+        bytes: u64,
+        work: impl FnOnce(&Area, usize) -> Option<R>,
+    ) -> Option<R> {
+        if let Some((area, inside)) = self.area(addr, bytes) {
+            return work(area, inside);
+        }
+        let mut others = self.others.get()?.iter().filter_map(Weak::upgrade);
+        let other = others.find(|other| other.host_area(addr, bytes).is_some())?;
+        let (area, inside) = other.host_area(addr, bytes)?;
+        work(area, inside)
+    }
+
+    fn host_area(&self, addr: DeviceAddr, bytes: u64) -> Option<(&Area, usize)> {
+        let area = self.area(addr, bytes);
+        area.filter(|(area, _)| area.base == self.host)
+    }
+
+    /// The area of its own in which all of a range is, and where it begins there.
     fn area(&self, addr: DeviceAddr, bytes: u64) -> Option<(&Area, usize)> {
         self.areas.iter().find_map(|area| {
             let inside = addr.get().checked_sub(area.base)?;
@@ -119,11 +159,15 @@ impl Area {
     }
 }
 
+/// Host memory is one for all devices: each has its own part of it.
+fn host_base(config: &Config, index: u32) -> u64 {
+    config.arch.table().host_bit + EMULATED_HOST_CHUNKS + u64::from(index) * config.host_bytes
+}
+
 /// What is memory.
 fn places(config: &Config, index: u32) -> Vec<Place> {
     let (arch, table) = (config.arch, config.arch.table());
-    // Host memory is one for all devices.
-    let host = table.host_bit + EMULATED_HOST_CHUNKS + u64::from(index) * config.host_bytes;
+    let host = host_base(config, index);
     let mut places = vec![(host, host, config.host_bytes, false)];
     places.extend(
         table
@@ -147,7 +191,7 @@ fn places(config: &Config, index: u32) -> Vec<Place> {
 
 impl Backing for Store {
     fn contains(&self, addr: DeviceAddr, bytes: u64) -> bool {
-        self.area(addr, bytes).is_some()
+        self.reach(addr, bytes, |_, _| Some(())).is_some()
     }
 
     fn is_hbm(&self, addr: DeviceAddr) -> bool {
@@ -157,34 +201,33 @@ impl Backing for Store {
     fn read(&self, from: DeviceAddr, into: &mut [u8]) -> Result<(), DeviceError> {
         // CAST: widening, here and below.
         let bytes = into.len() as u64;
-        self.area(from, bytes)
-            .and_then(|(area, inside)| area.mapping.read(inside, into))
-            .ok_or(DeviceError::BadAddress { addr: from, bytes })
+        let read = self.reach(from, bytes, |area, at| area.mapping.read(at, into));
+        read.ok_or(DeviceError::BadAddress { addr: from, bytes })
     }
 
     fn write(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), DeviceError> {
         let length = bytes.len() as u64;
-        self.area(to, length)
-            .and_then(|(area, inside)| area.mapping.write(inside, bytes))
-            .ok_or(DeviceError::BadAddress {
-                addr: to,
-                bytes: length,
-            })
+        let written = self.reach(to, length, |area, at| area.mapping.write(at, bytes));
+        written.ok_or(DeviceError::BadAddress {
+            addr: to,
+            bytes: length,
+        })
     }
 
     fn load_acquire(&self, from: DeviceAddr) -> Result<u32, DeviceError> {
-        self.area(from, 4)
-            .and_then(|(area, inside)| area.mapping.load_acquire(inside))
+        self.reach(from, WORD, |area, at| area.mapping.load_acquire(at))
             .ok_or(DeviceError::BadAddress {
                 addr: from,
-                bytes: 4,
+                bytes: WORD,
             })
     }
 
     fn store_release(&self, to: DeviceAddr, word: u32) -> Result<(), DeviceError> {
-        self.area(to, 4)
-            .and_then(|(area, inside)| area.mapping.store_release(inside, word))
-            .ok_or(DeviceError::BadAddress { addr: to, bytes: 4 })
+        self.reach(to, WORD, |area, at| area.mapping.store_release(at, word))
+            .ok_or(DeviceError::BadAddress {
+                addr: to,
+                bytes: WORD,
+            })
     }
 }
 
@@ -192,6 +235,7 @@ impl Backing for Store {
 mod tests {
     use super::*;
     use nix::sys::uio::{pread, pwrite};
+    use std::sync::Arc;
     use xu_abi::driver::Arch;
 
     const BYTES: u64 = 1 << 20;
@@ -314,10 +358,23 @@ mod tests {
     }
 
     #[test]
-    fn devices_have_host_memory_of_their_own() {
+    fn each_device_has_a_part_of_host_memory_and_reaches_those_that_it_has_met() {
         let [first, second] = [0, 1].map(|index| store(Arch::V2, index));
         let host = Arch::V2.table().host_bit + EMULATED_HOST_CHUNKS;
         assert!(first.contains(at(host), BYTES) && !first.contains(at(host + BYTES), 1));
         assert!(!second.contains(at(host), 1) && second.contains(at(host + BYTES), BYTES));
+        let (first, second) = (Arc::new(first), Arc::new(second));
+        first.meet(vec![Arc::downgrade(&second)]);
+        first.write(at(host + BYTES), b"over").unwrap();
+        let mut seen = [0; 4];
+        second.read(at(host + BYTES), &mut seen).unwrap();
+        assert_eq!(&seen, b"over");
+        // Their HBM has the same addresses, and nothing spans two parts.
+        first.write(at(0), b"mine").unwrap();
+        second.read(at(0), &mut seen).unwrap();
+        assert_eq!(seen, [0; 4]);
+        assert!(!first.contains(at(host + BYTES - 4), 8));
+        drop(second);
+        assert!(first.read(at(host + BYTES), &mut seen).is_err());
     }
 }

@@ -14,6 +14,7 @@ mod device;
 mod dispatch;
 mod faults;
 mod files;
+mod hardware;
 mod identity;
 mod inspection;
 mod locks;
@@ -39,6 +40,7 @@ pub use remains::{NodeRemains, Remains};
 pub use trace::{Event, Traced};
 
 use crate::call::Caller;
+use crate::chip::Chip;
 use crate::config::{Config, ConfigError, DriverFault};
 use device::Device;
 use dispatch::Incoming;
@@ -109,9 +111,15 @@ impl Emulator {
     pub fn start(config: Config) -> Result<Arc<Self>, ConfigError> {
         config.check()?;
         let system = Arc::new(System::new(config));
-        let devices = (0..system.config.devices)
+        let devices: Vec<Device> = (0..system.config.devices)
             .map(|index| Device::start(&system, index))
             .collect::<Result<_, _>>()?;
+        Chip::introduce(
+            &devices
+                .iter()
+                .map(|device| &device.chip)
+                .collect::<Vec<_>>(),
+        );
         Ok(Arc::new(Self {
             system,
             devices,
