@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use xu_abi::driver::ArchTable;
 use xu_abi::driver::errno::{EIO, ENODEV};
 use xu_abi::driver::unverified::EMULATED_BAR0;
+use xu_device::MemoryErrors;
 
 /// One device.
 #[derive(Debug)]
@@ -119,6 +120,18 @@ impl Device {
             return Some(ENODEV);
         }
         (gone != 0).then_some(gone)
+    }
+
+    /// Uncorrectable memory errors that its firmware has counted, for all cores.
+    pub(super) fn memory_errors(&self) -> MemoryErrors {
+        let mut errors = MemoryErrors::default();
+        for core in 0..self.table().cores {
+            let counted = self.chip.memory_errors(core);
+            errors.sram += counted.sram;
+            errors.hbm += counted.hbm;
+            errors.hbm_repairable += counted.hbm_repairable;
+        }
+        errors
     }
 
     /// The device is pulled out.
