@@ -1,6 +1,17 @@
 //! What the kernel module does: opens, closes, ioctls, mappings.
 //!
 //! Called by the front ends. Every decision is made here, so that they behave alike.
+//!
+//! ```text
+//!   open, close ── files       descriptors of each process    closing   what a process leaves behind
+//!   ioctl ──────── dispatch ─+ identity, apps, messages, pod                who asks whom
+//!                            | claims, cores, reset, locks, datastore       who has what, and in which state
+//!                            + memory, copies, rings, notification, ...     what the hardware does
+//!   map ────────── mapping
+//!
+//!   Device: the state of one device           System: what all share, claims, trace and bugs
+//!   inspection, remains, sysfs: for tests and front ends, no program asks for it
+//! ```
 
 mod apps;
 mod bug;
