@@ -104,11 +104,27 @@ fn trap_12_a_forked_child_has_the_file_and_is_not_attached_and_its_close_does_no
     emulator.forked(100, 101);
     let child = Program::new(&emulator, 101);
     assert!(!is_attached(&child, file));
+    let holders = || emulator.remains().nodes[0].descriptors.clone();
+    assert_eq!(holders(), BTreeMap::from([(100, 1), (101, 1)]));
     child.close(file);
+    assert_eq!(holders(), BTreeMap::from([(100, 1)]));
     assert!(is_attached(&parent, file));
     assert_eq!(attached(&emulator), [(100, 1)]);
     emulator.exited(101);
     assert!(is_attached(&parent, file));
+}
+
+#[test]
+fn a_file_lives_on_in_a_forked_child() {
+    let emulator = emulator(|_| ());
+    let file = Program::new(&emulator, 100).open();
+    emulator.forked(100, 101);
+    emulator.exited(100);
+    let child = Program::new(&emulator, 101);
+    assert!(!is_attached(&child, file));
+    emulator.exited(101);
+    let answer = child.request(file, DMA_ENG_INIT.request(), 0);
+    assert_eq!(answer, Answer::Errno(EBADF));
 }
 
 #[test]
