@@ -17,6 +17,7 @@ mod mappings;
 mod messages;
 mod notifications;
 mod program;
+mod queues;
 mod registers;
 mod resets;
 mod semaphores;
