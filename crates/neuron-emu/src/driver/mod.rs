@@ -309,12 +309,16 @@ impl Emulator {
 }
 
 fn wait_for_reset(caller: &dyn Caller, device: &Device) -> Result<(), i32> {
-    let waited = until(caller, device, None, || match device.resets.state() {
+    let verdict = || match device.resets.state() {
         reset::State::Resetting => None,
         reset::State::Ready => Some(Ok(())),
         reset::State::Invalid => Some(Err(errno::EINVAL)),
-    });
-    match waited {
+    };
+    // Most opens do not wait, and so cannot be interrupted.
+    if let Some(verdict) = verdict() {
+        return verdict;
+    }
+    match until(caller, device, None, verdict) {
         waiting::Waited::Came(verdict) => verdict,
         waiting::Waited::Gone(gone) => Err(gone),
         waiting::Waited::Interrupted | waiting::Waited::TimedOut => Err(errno::EINTR),

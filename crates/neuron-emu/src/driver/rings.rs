@@ -137,6 +137,17 @@ pub(super) fn park(device: &Device, pid: u32) {
     }
 }
 
+/// Queues of each process that are parked when it goes.
+pub(super) fn owners(device: &Device) -> BTreeMap<u32, usize> {
+    let mut owners = BTreeMap::new();
+    for (id, queue) in &device.rings.lock().queues {
+        if let Some(owner) = queue.owner.filter(|_| !is_reserved(device, *id)) {
+            *owners.entry(owner).or_default() += 1;
+        }
+    }
+    owners
+}
+
 /// A core is reset: the queues of its engines have no rings.
 pub(super) fn reset(device: &Device, core: u8) {
     let table = device.table();

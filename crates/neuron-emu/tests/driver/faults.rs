@@ -53,10 +53,9 @@ fn an_open_and_a_mark_can_be_refused_and_the_trace_says_so() {
 #[test]
 fn a_signal_can_come_while_a_call_waits() {
     let emulator = emulator(|c| {
-        c.driver_faults = vec![DriverRule::once(DriverFault::Interrupted, 1)];
+        c.driver_faults = vec![DriverRule::once(DriverFault::Interrupted, 0)];
     });
     let program = Program::new(&emulator, 1);
-    // The open waits, too: it is the first occasion.
     let file = program.open();
     program.call(file, &NC_RESET, &mut { DeviceReset::ZEROED });
     let ready = || {
