@@ -257,6 +257,21 @@ fn new_host_memory_is_zeroed_and_new_device_memory_is_not() {
 }
 
 #[test]
+fn host_memory_of_the_reserve_pool_holds_old_bytes() {
+    let emulator = emulator(|c| {
+        c.driver_faults = vec![DriverRule::once(DriverFault::ReservePool, 1)];
+    });
+    let user = User::new(&emulator, 1);
+    let host = user.host(4096);
+    assert_eq!(user.write(host, 0, &[7; 16]), Answer::Done);
+    for expected in [7, 0] {
+        user.free(host);
+        assert_eq!(user.host(4096), host);
+        assert_eq!(user.read(host, 0, 16), [expected; 16]);
+    }
+}
+
+#[test]
 fn scratchpads_grow_downwards_side_by_side_and_reach_the_end_of_the_pool() {
     let emulator = emulator(|_| ());
     let user = User::new(&emulator, 1);
