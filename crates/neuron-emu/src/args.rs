@@ -11,6 +11,7 @@ pub(crate) struct Run {
     pub(crate) settings: Settings,
     pub(crate) front: Front,
     pub(crate) trace: Option<PathBuf>,
+    pub(crate) sysfs: Option<PathBuf>,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
 }
@@ -51,6 +52,8 @@ how:
   --front F        seccomp (any program), preload (programs of the dynamic libc, one process), or
                    auto: seccomp where it is permitted (default)
   --trace FILE     what the programs did and were answered, a line each (seccomp only)
+  --sysfs PATH     make PATH a link to a directory that stands for /sys while the program runs
+                   (seccomp only)
   -h, --help       this text
 
 exit code: the program's; 128 + n when signal n ended it; 70 when the real driver would have crashed the
@@ -65,12 +68,13 @@ executed or is not there.
 pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Option<Run>, lexopt::Error> {
     let mut settings = Settings::default();
     let mut front = Front::Auto;
-    let mut trace = None;
+    let (mut trace, mut sysfs) = (None, None);
     while let Some(argument) = parser.next()? {
         match argument {
             Short('h') | Long("help") => return Ok(None),
             Long("front") => front = parser.value()?.parse_with(which_front)?,
             Long("trace") => trace = Some(parser.value()?.into()),
+            Long("sysfs") => sysfs = Some(parser.value()?.into()),
             Long(key) => {
                 let key = key.to_owned();
                 if !Settings::KEYS.iter().any(|(known, _)| *known == key) {
@@ -85,6 +89,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Option<Run>, lexopt::E
                     settings,
                     front,
                     trace,
+                    sysfs,
                     program,
                     arguments: parser.raw_args()?.collect(),
                 }));

@@ -68,6 +68,17 @@ fn under_seccomp(mut run: Run) -> u8 {
             return USAGE;
         }
     };
+    let _link = match run
+        .sysfs
+        .take()
+        .map(|place| Link::to_sysfs(&emulator, place))
+    {
+        Some(Err(error)) => {
+            say(&format!("--sysfs: {error}"));
+            return USAGE;
+        }
+        link => link,
+    };
     let mut command = run.command();
     let mut program = match Supervised::spawn_in(&emulator, run.settings.directory(), &mut command)
     {
@@ -87,8 +98,10 @@ fn under_seccomp(mut run: Run) -> u8 {
 }
 
 fn under_preload(run: Run) -> u8 {
-    if run.trace.is_some() {
-        say(&"--trace needs the seccomp front end: the trace is in the program otherwise");
+    if run.trace.is_some() || run.sysfs.is_some() {
+        say(
+            &"--trace and --sysfs need the seccomp front end: the emulator is in the program otherwise",
+        );
         return USAGE;
     }
     let mut command = run.command();
@@ -101,6 +114,22 @@ fn under_preload(run: Run) -> u8 {
     match command.status() {
         Ok(status) => conclude(Ok(status), &bugs.lines()),
         Err(error) => not_started(&run.program, &error),
+    }
+}
+
+/// A link that is removed in the end.
+struct Link(PathBuf);
+
+impl Link {
+    fn to_sysfs(emulator: &Emulator, place: PathBuf) -> std::io::Result<Self> {
+        std::os::unix::fs::symlink(emulator.sysfs_root()?, &place)?;
+        Ok(Self(place))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let _somebody_else_has = std::fs::remove_file(&self.0);
     }
 }
 
