@@ -82,12 +82,14 @@ impl Mapping {
 
     /// Loads an aligned word with acquire.
     pub(super) fn load_acquire(&self, offset: usize) -> Option<u32> {
+        // PAIRS: with the release stores of whoever has mapped the file, and with those below.
         self.half(offset)
             .map(|word| u32::from_le(word.load(Ordering::Acquire)))
     }
 
     /// Stores an aligned word with release.
     pub(super) fn store_release(&self, offset: usize, value: u32) -> Option<()> {
+        // PAIRS: with the acquire loads of programs that poll the ring.
         self.half(offset)
             .map(|word| word.store(value.to_le(), Ordering::Release))
     }

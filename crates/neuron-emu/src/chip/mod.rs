@@ -109,6 +109,21 @@ impl Chip {
         })
     }
 
+    /// Lets the engines of each of these chips reach the host memory of the others.
+    pub(crate) fn introduce(chips: &[&Self]) {
+        for (index, chip) in chips.iter().enumerate() {
+            let others = chips
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != index);
+            chip.store.meet(
+                others
+                    .map(|(_, other)| Arc::downgrade(&other.store))
+                    .collect(),
+            );
+        }
+    }
+
     /// The device goes away: every core stops.
     pub(crate) fn kill(&self) {
         self.machine.ports().lose();

@@ -267,3 +267,297 @@ fn an_execution_runs_on_the_first_and_the_last_core_of_each_architecture() {
         assert_eq!(bench.chip.client_bugs(), Vec::<String>::new());
     }
 }
+
+fn with_fault(fault: Fault) -> Bench {
+    let rule = Rule {
+        when: When::default(),
+        fault,
+    };
+    let config = Config {
+        faults: FaultPlan { rules: vec![rule] },
+        ..config(Arch::V2)
+    };
+    Bench::new(Chip::start(&config, 0).unwrap(), Arch::V2, 0)
+}
+
+fn bench() -> Bench {
+    Bench::new(chip(Arch::V2), Arch::V2, 0)
+}
+
+/// A queue of an engine with rings of its own, one pair from `from` to `to` in it.
+fn one_pair(bench: &mut Bench, engine: u32, queue: u32, bytes: [u32; 2]) -> [DmaQueueState; 2] {
+    let [from, to, tx, rx] = [(); 4].map(|()| bench.host(0x1000));
+    bench.chip.write(from, b"abcdefgh").unwrap();
+    let ring = |base| RingSpec {
+        base,
+        descriptors: DESCRIPTORS,
+    };
+    bench.chip.init_queue(engine, queue, ring(tx), ring(rx));
+    let pair = |bytes| {
+        CopyPair::new(
+            DeviceAddr::new(from),
+            DeviceAddr::new(to),
+            bytes,
+            RingId::FIRST,
+        )
+    };
+    let [source, destination] = bytes.map(|bytes| pair(bytes).unwrap());
+    bench.chip.write(tx, source.tx.as_bytes()).unwrap();
+    bench.chip.write(rx, destination.rx.as_bytes()).unwrap();
+    bench.chip.start_queue(engine, queue, 1, 1);
+    let mut moved = [0; 8];
+    bench.chip.read(to, &mut moved).unwrap();
+    let expected = if bytes == [8, 8] {
+        b"abcdefgh"
+    } else {
+        &[0; 8]
+    };
+    assert_eq!(&moved, expected);
+    bench.chip.queue_state(engine, queue)
+}
+
+#[test]
+fn every_kind_of_queue_is_walked_by_the_same_rules() {
+    for (engine, queue) in [(1, 0), (17, 0), (1, 1), (31, 13), (33, 0)] {
+        let mut bench = bench();
+        for state in one_pair(&mut bench, engine, queue, [8, 8]) {
+            assert_eq!(
+                (state.sw_status, state.head_pointer, state.tail_pointer),
+                (2, 1, 1)
+            );
+            assert_eq!(state.length, DESCRIPTORS);
+            assert_ne!(state.base_addr, 0);
+        }
+        for state in one_pair(&mut bench, engine, queue, [8, 4]) {
+            assert_eq!(
+                (state.sw_status, state.head_pointer, state.tail_pointer),
+                (3, 0, 1)
+            );
+        }
+    }
+    let fresh = bench().chip.queue_state(9, 9);
+    assert_eq!(
+        fresh.map(|state| (state.sw_status, state.base_addr)),
+        [(1, 0); 2]
+    );
+}
+
+#[test]
+fn queue_registers_say_what_the_queue_does() {
+    let mut bench = bench();
+    let block = 0x3000_0000 + 5 * 0x4_0000 + 0x1000 + 2 * 0x1000;
+    assert_eq!(bench.chip.read_register(block + 0x20), 0);
+    let [tx, rx] = one_pair(&mut bench, 5, 2, [8, 8]);
+    for (block, state) in [(block, tx), (block + 0x2_0000, rx)] {
+        let read = |register: u64| bench.chip.read_register(block + register);
+        let base = u64::from(read(0x2C)) << 32 | u64::from(read(0x28));
+        assert_eq!((base, read(0x30)), (state.base_addr, DESCRIPTORS));
+        // Index 1 of the first lap.
+        assert_eq!([read(0x34), read(0x3C)], [1 << 30 | 1; 2]);
+        assert_eq!((read(0x20), read(0x24)), (0x3_0000, 2));
+        // They cannot be written.
+        bench.chip.write_register(block + 0x30, 7);
+        assert_eq!(read(0x30), DESCRIPTORS);
+    }
+}
+
+#[test]
+fn a_head_that_cannot_be_is_reported_and_not_taken() {
+    let mut bench = bench();
+    bench.run(&halting());
+    assert_eq!(bench.chip.client_bugs(), Vec::<String>::new());
+    let nq = Engine::Pe.status_nq();
+    let head = bench.head(nq);
+    for wrong in [8, RING_BYTES, 48, u32::MAX] {
+        bench.chip.write_register(head, wrong);
+        assert_eq!(bench.chip.read_register(head), 32);
+        let bugs = bench.chip.client_bugs();
+        assert_eq!(bugs.len(), 1);
+        assert!(bugs[0].contains(&format!("queue {nq}")), "{bugs:?}");
+        assert!(bugs[0].contains(&wrong.to_string()), "{bugs:?}");
+    }
+    let topsp = notification_base(Arch::V2, NqBlock::Topsp(2)).unwrap();
+    bench
+        .chip
+        .program_notification(NqBlock::Topsp(2), 0, bench.next, 4096);
+    bench.chip.write_register(topsp + NQ_HEAD, 0);
+    assert_eq!(bench.chip.client_bugs(), Vec::<String>::new());
+    bench.chip.write_register(topsp + NQ_HEAD, 16);
+    assert_eq!(bench.chip.client_bugs().len(), 1);
+}
+
+#[test]
+fn notification_registers_are_live() {
+    let mut bench = bench();
+    let (block, nq) = (bench.block(), Engine::Act.status_nq());
+    let register = |bench: &Bench, register| bench.chip.read_register(block + register);
+    let of_queue = NQ_STRIDE * u64::from(nq);
+    assert_eq!(register(&bench, NQ_ENABLE), 0x3FF);
+    bench.run(&halting());
+    assert_eq!(register(&bench, of_queue + NQ_TAIL), 32);
+    assert_eq!(register(&bench, of_queue + 0x108), RING_BYTES);
+    // A ring of two records: one slot stays free, so that END is dropped.
+    let ring = bench.host(4096);
+    bench
+        .chip
+        .program_notification(NqBlock::Core(0), nq, ring, 32);
+    assert_eq!(register(&bench, of_queue + NQ_TAIL), 0);
+    let request = bench.request(&halting());
+    bench.arm(&request);
+    bench.ring().unwrap();
+    for _ in 0..PATIENCE {
+        if register(&bench, NQ_FULL) == 1 << nq {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(register(&bench, NQ_FULL), 1 << nq);
+    bench.chip.write_register(block + NQ_OVERWRITE, 1 << nq);
+    assert_eq!(register(&bench, NQ_OVERWRITE), 1 << nq);
+    let stamps = || [NQ_TIMESTAMP_HIGH, NQ_TIMESTAMP_LOW].map(|half| register(&bench, half));
+    let [before, after] = [stamps(), stamps()];
+    assert!(before != [0, 0] && before <= after);
+    // The base can be programmed by hand too: the size does it.
+    bench.chip.write_register(block + of_queue + 0x108, 0);
+    assert_eq!(register(&bench, of_queue + NQ_TAIL), 0);
+    assert_eq!(bench.chip.client_bugs(), Vec::<String>::new());
+}
+
+#[test]
+fn a_queue_that_is_not_enabled_drops() {
+    let mut bench = bench();
+    let (block, nq) = (bench.block(), Engine::Sp.status_nq());
+    bench
+        .chip
+        .write_register(block + NQ_ENABLE, 0x3FF & !(1 << nq));
+    let request = bench.request(&halting());
+    bench.arm(&request);
+    bench.ring().unwrap();
+    for engine in 0..4 {
+        for _ in 0..2 {
+            while bench.next(engine).is_none() {
+                std::thread::yield_now();
+            }
+        }
+    }
+    let tail = block + NQ_STRIDE * u64::from(nq) + NQ_TAIL;
+    assert_eq!(bench.chip.read_register(tail), 0);
+    assert_eq!(bench.chip.read_register(block + NQ_FULL), 0);
+}
+
+#[test]
+fn semaphores_and_events_are_reached_by_call_and_by_register() {
+    for (arch, bar0) in [(Arch::V2, 0x400_0000), (Arch::V3, 0xD400_0000)] {
+        let chip = chip(arch);
+        chip.set_semaphore(1, 255, 5);
+        assert_eq!(chip.add_to_semaphore(1, 255, -7), Ok(()));
+        assert_eq!(chip.semaphore(1, 255), -2);
+        let at = |window: u64| bar0 + window + 4 * 255;
+        chip.write_register(at(0x270_1800), 12);
+        chip.write_register(at(0x270_1C00), 3);
+        assert_eq!(chip.read_register(at(0x270_1000)), 7);
+        chip.write_register(at(0x270_1400), -1i32 as u32);
+        assert_eq!((chip.semaphore(1, 255), chip.semaphore(0, 255)), (-1, 0));
+        // What cannot be written, and what cannot be read.
+        chip.write_register(at(0x270_1000), 9);
+        assert_eq!(chip.read_register(at(0x270_1000)), u32::MAX);
+        assert_eq!(chip.read_register(at(0x270_1800)), 0);
+        chip.set_event(1, 255, true);
+        assert_eq!(chip.read_register(at(0x270_0000)), 1);
+        chip.write_register(at(0x270_0000), 2);
+        assert!(!chip.event(1, 255));
+        chip.write_register(0x30FA_0010, 77);
+        assert_eq!(chip.read_register(0x30FA_0010), 77);
+        assert_eq!(chip.read_register(0x30FA_0014), 0);
+    }
+}
+
+#[test]
+fn a_core_that_is_reset_while_it_runs_posts_nothing_more() {
+    let mut bench = bench();
+    for _ in 0..20 {
+        let request = bench.request(&waiting(Engine::Pe));
+        bench.arm(&request);
+        bench.ring().unwrap();
+        bench.chip.reset_core(0);
+        let block = bench.block();
+        assert_eq!(bench.chip.read_register(block + NQ_ENABLE), 0);
+        assert_eq!(bench.chip.read_register(block + 0x108), 0);
+        assert_eq!(bench.chip.queue_state(0, 0)[0].sw_status, 1);
+        bench.open();
+        // What was dropped waited for this.
+        bench.chip.set_semaphore(0, SEMAPHORE, 1);
+        bench.run(&halting());
+    }
+}
+
+#[test]
+fn a_copy_moves_any_number_of_bytes_and_reaches_registers() {
+    let mut bench = bench();
+    let [from, to] = [bench.host(0x4_0000), bench.code + 0x8_0000];
+    let bytes: Vec<u8> = (0..0x4_0000u32).map(|byte| (byte * 7) as u8).collect();
+    bench.chip.write(from, &bytes).unwrap();
+    for count in [0, 1, 65_535, 65_536, 65_537] {
+        bench.chip.punch(to, 0x4_0000);
+        assert_eq!(bench.chip.copy(from, to, count), Ok(()));
+        let mut back = vec![0; count as usize + 1];
+        bench.chip.read(to, &mut back).unwrap();
+        assert_eq!(back.pop(), Some(0));
+        assert_eq!(back, bytes[..count as usize]);
+    }
+    let semaphore = AddressMap::Chip(Arch::V2).core_block(bench.tpb()) + 0x270_1800;
+    bench.chip.write(from, 9u32.as_bytes()).unwrap();
+    assert_eq!(
+        bench
+            .chip
+            .copy(from, semaphore + 4 * u64::from(SEMAPHORE), 4),
+        Ok(())
+    );
+    assert_eq!(bench.chip.semaphore(0, SEMAPHORE), 9);
+    for nowhere in [16 << 20, 0x8_0000_0000, 1 << 47, u64::MAX - 3] {
+        assert_eq!(bench.chip.copy(from, nowhere, 4), Err(CopyFailed));
+        assert_eq!(bench.chip.copy(nowhere, to, 4), Err(CopyFailed));
+    }
+}
+
+#[test]
+fn faults_of_the_plan_happen() {
+    let bench = with_fault(Fault::DoorbellFails { errno: 11 });
+    assert_eq!(bench.ring(), Err(11));
+    let mut bench = with_fault(Fault::TransferAborts);
+    let queue = map::engine_of(map::transfer_queue(bench.tpb(), 0));
+    // Asked when the queue is started: the bytes stay where they are.
+    let state = one_pair(&mut bench, queue.0, 1, [8, 8]);
+    assert_eq!(state[0].sw_status, 2, "queue 1 of that engine is nobody's");
+    let ring = RingSpec {
+        base: bench.tx,
+        descriptors: DESCRIPTORS,
+    };
+    bench.chip.init_queue(queue.0, queue.1, ring, ring);
+    bench.chip.start_queue(queue.0, queue.1, 1, 1);
+    assert_eq!(bench.chip.queue_state(queue.0, queue.1)[0].sw_status, 3);
+    let bench = with_fault(Fault::AllocationFails);
+    assert!(bench.chip.allocation_fails(None) && bench.chip.allocation_fails(Some(1)));
+    let mut bench = with_fault(Fault::DeviceLost);
+    let request = bench.request(&halting());
+    bench.arm(&request);
+    bench.ring().unwrap();
+    while !bench.chip.is_lost() {
+        std::thread::yield_now();
+    }
+    assert_eq!(bench.ring(), Err(5));
+    assert_eq!(bench.chip.copy(bench.tx, bench.rx, 4), Err(CopyFailed));
+}
+
+#[test]
+fn a_device_that_is_killed_stops_and_keeps_its_memory() {
+    let bench = bench();
+    bench.chip.write(bench.tx, b"kept").unwrap();
+    bench.chip.kill();
+    assert!(bench.chip.is_lost());
+    assert_eq!(bench.ring(), Err(5));
+    bench.chip.reset_core(0);
+    let mut kept = [0; 4];
+    bench.chip.read(bench.tx, &mut kept).unwrap();
+    assert_eq!(&kept, b"kept");
+}

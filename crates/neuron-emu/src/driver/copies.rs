@@ -13,8 +13,6 @@
 mod asynchronous;
 mod between;
 mod program;
-#[cfg(test)]
-mod tests;
 
 pub(super) use asynchronous::{
     Copies, finish, mem_copy_async, mem_copy_async_wait, mem_copy_async64,

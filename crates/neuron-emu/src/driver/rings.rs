@@ -14,8 +14,6 @@
 
 mod descriptors;
 mod engines;
-#[cfg(test)]
-mod tests;
 
 pub(super) use descriptors::{
     dma_copy_descriptors, dma_copy_descriptors64, dma_descriptor_copyout,

@@ -56,13 +56,12 @@ fn an_unknown_request_and_a_known_number_with_a_wrong_size_are_invalid() {
     let program = Program::new(&emulator, 100);
     let file = program.open();
     program.put(ARGUMENT, &[0; 512]);
-    for number in 0..=255_u32 {
+    // Number 124 is taken with any size.
+    for number in (0..=255_u32).filter(|number| *number != 124) {
         let request = 0x8003_4E00 | number;
         assert_eq!(Ioctl::from_request(request), None);
         let answer = program.request(file, request, ARGUMENT);
-        if number != 124 {
-            assert_eq!(answer, Answer::Errno(EINVAL), "{number}");
-        }
+        assert_eq!(answer, Answer::Errno(EINVAL), "{number}");
     }
     for number in 134..=255_u32 {
         let answer = program.request(file, 0x8008_4E00 | number, ARGUMENT);

@@ -3,6 +3,7 @@
 use neuron_emu::{AccessMode, Caller, Config, Emulator, FileId, NotCopied};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::Arc;
 use xu_abi::driver::Ioctl;
 use xu_abi::driver::errno::Answer;
@@ -54,6 +55,12 @@ impl<'e> Program<'e> {
     /// Opens `neuron0` for reading and writing.
     pub(crate) fn open(&self) -> FileId {
         self.try_open(0, ReadWrite).unwrap()
+    }
+
+    /// Opens `neuron0`, with the file that its memory is mapped of: an offset is an address.
+    pub(crate) fn open_with_memory(&self) -> (FileId, File) {
+        let opened = self.emulator.open(self, 0, ReadWrite).unwrap();
+        (opened.file, opened.descriptor.into())
     }
 
     pub(crate) fn close(&self, file: FileId) {

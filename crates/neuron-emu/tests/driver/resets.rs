@@ -1,14 +1,17 @@
 //! Resets, and who waits for them.
 
-use crate::program::{Program, ReadWrite, WriteOnly, emulator};
+use crate::program::{BUFFER, Program, ReadWrite, WriteOnly, emulator};
 use neuron_emu::FileId;
 use neuron_emu::config::{DriverFault, DriverRule};
 use std::time::Duration;
 use xu_abi::driver::errno::{Answer, EINTR, EINVAL};
 use xu_abi::driver::ioctl::{
-    DEVICE_READY, DEVICE_RESET, DEVICE_RESET_STATUS, NC_RESET, NC_RESET_READY,
+    BAR_READ, DEVICE_INFO, DEVICE_READY, DEVICE_RESET, DEVICE_RESET_STATUS, NC_RESET,
+    NC_RESET_READY, NOTIFICATIONS_INIT_V2, SEMAPHORE_INCREMENT, SEMAPHORE_READ,
 };
-use xu_abi::driver::{DeviceReady, DeviceReset};
+use xu_abi::driver::{
+    Arch, BarRw, DeviceInfo, DeviceReady, DeviceReset, NotificationsInitV2, Semaphore, arch,
+};
 
 /// What is answered, and the id of the request.
 fn reset(program: &Program<'_>, file: FileId, nc_map: u32) -> (Answer, u32) {
@@ -146,4 +149,70 @@ fn the_calls_that_can_wait_are_known_beforehand() {
     assert!(emulator.may_wait(NC_RESET_READY.request()));
     assert!(emulator.may_wait(DEVICE_READY.request()));
     assert!(!emulator.may_wait(NC_RESET.request()));
+}
+
+/// Bytes of the ring of hardware queue 4 of a core, as its register says.
+fn ring_size(program: &Program<'_>, file: FileId, core: u32) -> u32 {
+    let mut info = DeviceInfo::ZEROED;
+    program.call(file, &DEVICE_INFO, &mut info);
+    let block = arch::at(Arch::V2.table().core_nq, core).unwrap();
+    let register = info.bar_address[0] + block + 0x108 + 4 * 0x28;
+    program.put(BUFFER, &register.to_ne_bytes());
+    program.put(BUFFER + 0x1000, &[0; 4]);
+    let mut read = BarRw {
+        address: BUFFER,
+        data: BUFFER + 0x1000,
+        count: 1,
+        ..BarRw::ZEROED
+    };
+    assert_eq!(program.call(file, &BAR_READ, &mut read), Answer::Done);
+    u32::from_ne_bytes(program.get(BUFFER + 0x1000).try_into().unwrap())
+}
+
+/// The semaphore 9 of a core, after something was added to it.
+fn semaphore(program: &Program<'_>, file: FileId, nc_id: u32, add: i32) -> i32 {
+    let mut semaphore = Semaphore {
+        nc_id,
+        semaphore_index: 9,
+        value: add,
+    };
+    if add != 0 {
+        program.call(file, &SEMAPHORE_INCREMENT, &mut semaphore);
+    }
+    assert_eq!(
+        program.call(file, &SEMAPHORE_READ, &mut semaphore),
+        Answer::Done
+    );
+    semaphore.value
+}
+
+#[test]
+fn a_reset_takes_rings_and_semaphores_of_its_cores_and_a_death_does_not() {
+    let emulator = emulator(|_| ());
+    let program = Program::new(&emulator, 1);
+    let file = program.open();
+    for core in [0, 1] {
+        let mut init = NotificationsInitV2 {
+            nq_dev_id: core,
+            nq_type: 1,
+            engine_index: 4,
+            size: 4096,
+            on_host_memory: 1,
+            ..NotificationsInitV2::ZEROED
+        };
+        let answer = program.call(file, &NOTIFICATIONS_INIT_V2, &mut init);
+        assert_eq!(answer, Answer::Done);
+        assert_eq!(ring_size(&program, file, core), 4096);
+        assert_eq!(semaphore(&program, file, core, 3), 3);
+    }
+    emulator.exited(1);
+    let program = Program::new(&emulator, 2);
+    let file = program.open();
+    assert_eq!(ring_size(&program, file, 1), 4096);
+    assert_eq!(semaphore(&program, file, 1, 0), 3);
+    reset(&program, file, 0b10);
+    assert_eq!(ring_size(&program, file, 0), 4096);
+    assert_eq!(semaphore(&program, file, 0, 0), 3);
+    assert_eq!(ring_size(&program, file, 1), 0);
+    assert_eq!(semaphore(&program, file, 1, 0), 0);
 }

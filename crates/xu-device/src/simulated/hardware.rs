@@ -27,7 +27,7 @@ type OtherQueues = BTreeMap<(u32, u32), Arc<Mutex<Queue>>>;
 #[derive(Debug)]
 pub(super) struct Hardware {
     pub(super) bus: Bus,
-    pub(super) tpbs: Vec<Tpb>,
+    pub(super) tpbs: Arc<[Tpb]>,
     pub(super) host_clock: HostClock,
     pub(super) tick_counter: TickCounter,
     pub(super) costs: Costs,
@@ -44,9 +44,11 @@ impl Hardware {
     pub(super) fn new(config: &MachineConfig, addresses: AddressMap, memory: Memory) -> Self {
         let host_clock = HostClock::new(config.time);
         let now = host_clock.now_ns();
+        let cores = (0..config.tpbs).map(TpbIndex::new);
+        let tpbs: Arc<[Tpb]> = cores.map(Tpb::new).collect();
         Self {
-            bus: Bus::new(memory, addresses, config.tpbs),
-            tpbs: (0..config.tpbs).map(TpbIndex::new).map(Tpb::new).collect(),
+            bus: Bus::new(memory, addresses, Arc::clone(&tpbs)),
+            tpbs,
             host_clock,
             tick_counter: TickCounter::start(config.seed, config.clock_drift, now),
             costs: config.costs,
@@ -90,7 +92,7 @@ impl Hardware {
     /// The device goes: every core stops, and every call fails from now on.
     pub(super) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
-        for tpb in &self.tpbs {
+        for tpb in &*self.tpbs {
             tpb.lose();
         }
     }

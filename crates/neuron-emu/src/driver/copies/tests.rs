@@ -1,1 +1,0 @@
-//! What copies promise.

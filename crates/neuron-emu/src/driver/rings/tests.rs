@@ -1,1 +1,0 @@
-//! What DMA queues promise.
