@@ -9,7 +9,8 @@ use xu_abi::driver::{
     MemAllocV2MemType64, Semaphore, ioctl,
 };
 use xu_abi::metric::CoreCounter;
-use xu_abi::{DeviceAddr, SemIndex, Status};
+use xu_abi::record::{StatusRecord, Subtype};
+use xu_abi::{DeviceAddr, Engine, SemIndex, Status};
 use xu_device::metrics::{Finished, Metrics};
 use xu_device::neuron::{DriverError, Meaning, NeuronDevice, Options, survey};
 use xu_device::{Device, DeviceError, DmaQueue, MemoryErrors, Place, TpbIndex, map};
@@ -585,6 +586,62 @@ fn a_core_is_at_rest_when_no_doorbell_waits_and_no_queue_has_anything_left() {
         edit(call, |semaphore: &mut Semaphore| semaphore.value = 1)
     });
     device.quiesce(tpb, Duration::MAX).unwrap();
+}
+
+/// An END that is lost cannot be told from one that is to come.
+#[test]
+fn d7_a_core_is_not_at_rest_while_an_engine_has_not_said_end_for_each_doorbell() {
+    let (script, device) = open(V2);
+    let nq = Engine::Pe.status_nq();
+    let ring = device.open_notification_queue(CORE, nq, 4096).unwrap();
+    let tail = BAR0 + NQ_BLOCK + u64::from(nq) * 0x28 + 0x110;
+    let mut written = 0_u64;
+    let mut post = |subtype, arrives: bool| {
+        let record = StatusRecord::new(subtype, 0, 0);
+        let mut bytes: [u8; 16] = record.as_bytes().try_into().unwrap();
+        // The first lap has the phase bit set, the second has not, and so on.
+        let is_set = (written / 256).is_multiple_of(2) == arrives;
+        bytes[3] = if is_set {
+            bytes[3] | 0x80
+        } else {
+            bytes[3] & !0x80
+        };
+        let at = DeviceAddr::new(ring.get() + written % 256 * 16);
+        device.write(at, &bytes).unwrap();
+        written += 1;
+        script.set_register(tail, (written % 256 * 16) as u32);
+        written
+    };
+    let rests = || device.quiesce(CORE, Duration::ZERO);
+    let busy = Err(DeviceError::Busy { tpb: CORE });
+    assert_eq!(rests(), Ok(()));
+    for round in 0..200 {
+        device
+            .increment_semaphore(CORE, map::INFERENCE_START)
+            .unwrap();
+        assert_eq!(rests(), busy, "round {round}");
+        post(Subtype::Start, true);
+        assert_eq!(rests(), busy, "round {round}");
+        let written = post(Subtype::End, true);
+        assert_eq!(rests(), Ok(()), "round {round}");
+        if round % 3 == 0 {
+            device.acknowledge(CORE, nq, written % 256 * 16).unwrap();
+            assert_eq!(rests(), Ok(()), "round {round}");
+        }
+    }
+    // Other semaphores start nothing.
+    device.increment_semaphore(CORE, SemIndex::new(7)).unwrap();
+    assert_eq!(rests(), Ok(()));
+    // The tail is no proof that a record has arrived.
+    device
+        .increment_semaphore(CORE, map::INFERENCE_START)
+        .unwrap();
+    post(Subtype::End, false);
+    assert_eq!(rests(), busy);
+    // A ring that is opened anew begins with nothing to wait for.
+    device.open_notification_queue(CORE, nq, 4096).unwrap();
+    script.set_register(tail, 0);
+    assert_eq!(rests(), Ok(()));
 }
 
 #[test]

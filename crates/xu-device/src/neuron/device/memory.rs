@@ -37,7 +37,7 @@ const LOADED: usize = 256;
 #[derive(Debug)]
 pub(super) struct Memory {
     node: Arc<Node>,
-    /// Device memory for each core, bytes.
+    /// Device memory that each core may have, bytes.
     hbm_bytes: u64,
     /// By address. None overlaps another: the driver gives no memory twice.
     regions: RwLock<BTreeMap<u64, Region>>,
@@ -92,16 +92,23 @@ impl Memory {
         align: u64,
     ) -> Result<DeviceAddr, DeviceError> {
         let spec = self.spec(place, bytes, align)?;
+        let now = self.use_of(place);
+        let free = now.map_or(0, |now| now.largest_free);
+        let exhausted = DeviceError::OutOfMemory {
+            place,
+            asked: bytes,
+            free,
+            largest: free,
+        };
+        if now.is_some()
+            && bytes
+                .checked_next_multiple_of(PAGE)
+                .is_none_or(|all| all > free)
+        {
+            return Err(exhausted);
+        }
         let chunk = self.chunk(spec).map_err(|error| match error.meaning() {
-            Some(Meaning::OutOfMemory) => {
-                let free = self.use_of(place).map_or(0, |now| now.largest_free);
-                DeviceError::OutOfMemory {
-                    place,
-                    asked: bytes,
-                    free,
-                    largest: free,
-                }
-            }
+            Some(Meaning::OutOfMemory) => exhausted,
             _ => error.into(),
         })?;
         let addr = chunk.addr();
