@@ -30,6 +30,8 @@ use xu_abi::driver::{MemType, PAGE};
 
 /// Device chunks up to so many bytes are mapped.
 const MAPPED: u64 = 1 << 20;
+/// More than the driver can be asked for is more than there is.
+const MOST_BYTES: u64 = i64::MAX.unsigned_abs();
 /// Loads through a mapping of device memory are slow: beyond so many bytes the driver copies.
 const LOADED: usize = 256;
 
@@ -100,11 +102,12 @@ impl Memory {
             free,
             largest: free,
         };
-        if now.is_some()
-            && bytes
+        let fits = |most: u64| {
+            bytes
                 .checked_next_multiple_of(PAGE)
-                .is_none_or(|all| all > free)
-        {
+                .is_some_and(|all| all <= most)
+        };
+        if !fits(now.map_or(MOST_BYTES, |_| free)) {
             return Err(exhausted);
         }
         let chunk = self.chunk(spec).map_err(|error| match error.meaning() {
@@ -276,7 +279,8 @@ impl Memory {
         if let Some(mapping) = region.mapping() {
             let stored = words::store(mapping, offset as usize, bytes);
             if !region.is_in_host() {
-                // Drains what the processor gathers for such memory: the doorbell is not to overtake it.
+                // PAIRS: with the device. Drains what the processor gathers for such memory: the doorbell is not to
+                // overtake it.
                 fence(Ordering::SeqCst);
             }
             return stored.ok_or_else(|| self.unreachable(to, bytes.len()));
