@@ -20,7 +20,8 @@ Run a model over the execution-unit lane, on a simulated machine or on devices.
 
 usage: nrta run DIR [options]
        nrta doctor [--deep] [--device neuron] [--dev DIR] [--sys DIR] [--proc DIR] [--json]
-       nrta probe [--index N] [--core N] [--dev DIR] [--no-reset] [--execute DIR] [--json]
+       nrta probe [--index N] [--core N] [--dev DIR] [--no-reset] [--execute DIR]
+                  [--json] [--json-file FILE]
        nrta probe --list
        nrta config [--json]
 
@@ -44,6 +45,8 @@ addresses that nobody has verified. exit code: 2 without a device, 1 when a fact
 options of run:
   --device D     simulated, or neuron (also real-driver): devices behind the kernel driver
                  (default simulated)
+  --dev DIR      directory of the device nodes (default /dev)
+  --sys DIR      root of sysfs (default /sys)
   --cores N      logical cores to use, 1 to 256 (default 2)
   --tpbs N       physical cores of each logical core, 1 or 2 (default 1)
   --depth N      batches in flight per core, 1 to 4096 (default 8); the compute queue
@@ -98,9 +101,9 @@ pub(crate) struct RunArgs {
     pub(crate) dir: PathBuf,
     pub(crate) device: Backend,
     /// Directory of the device nodes; `None` is the usual one.
-    #[cfg(feature = "real-driver")]
-    #[expect(dead_code, reason = "the builder of the facade has no such option yet")]
     pub(crate) dev: Option<PathBuf>,
+    /// Root of sysfs; `None` is the usual one.
+    pub(crate) sys: Option<PathBuf>,
     pub(crate) cores: u32,
     pub(crate) tpbs: u32,
     pub(crate) depth: u32,
@@ -120,8 +123,8 @@ impl Default for RunArgs {
         Self {
             dir: PathBuf::new(),
             device: Backend::Simulated,
-            #[cfg(feature = "real-driver")]
             dev: None,
+            sys: None,
             cores: 2,
             tpbs: 1,
             depth: 8,
@@ -146,8 +149,8 @@ pub(crate) fn parse() -> Result<Command, Failure> {
 fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
     let mut command = None;
     let mut dir = None;
-    // An option that only the simulated machine understands.
-    let mut of_simulated = None;
+    // The last option that only one of the devices understands.
+    let (mut of_simulated, mut of_neuron) = (None, None);
     let mut args = RunArgs::default();
     while let Some(arg) = parser.next().map_err(usage)? {
         match arg {
@@ -161,6 +164,14 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
             Long("policy") => args.policy = policy(&mut parser)?,
             Long("timeout") => args.timeout = number(&mut parser, "--timeout", 1..=1_000_000)?,
             Long("device") => args.device = device(&mut parser)?,
+            Long("dev") => {
+                of_neuron = Some("--dev");
+                args.dev = Some(path(&mut parser)?);
+            }
+            Long("sys") => {
+                of_neuron = Some("--sys");
+                args.sys = Some(path(&mut parser)?);
+            }
             Long("seed") => {
                 of_simulated = Some("--seed");
                 args.seed = seed(&mut parser)?;
@@ -197,9 +208,15 @@ fn parse_from(mut parser: lexopt::Parser) -> Result<Command, Failure> {
     if command.is_none() {
         return Err(usage(format!("no command, expected {COMMANDS}")));
     }
-    if let (Backend::RealDriver, Some(option)) = (args.device, of_simulated) {
+    let misplaced = match args.device {
+        Backend::RealDriver => {
+            of_simulated.map(|option| (option, "the simulated machine", "neuron"))
+        }
+        _ => of_neuron.map(|option| (option, "devices", "simulated")),
+    };
+    if let Some((option, of, device)) = misplaced {
         return Err(usage(format!(
-            "{option} is of the simulated machine, and --device is neuron"
+            "{option} is of {of}, and --device is {device}"
         )));
     }
     if args.cores * args.tpbs > MAX_TPBS {
@@ -263,8 +280,7 @@ fn device(parser: &mut lexopt::Parser) -> Result<Backend, Failure> {
     }
 }
 
-#[cfg(feature = "real-driver")]
-fn directory(parser: &mut lexopt::Parser) -> Result<PathBuf, Failure> {
+fn path(parser: &mut lexopt::Parser) -> Result<PathBuf, Failure> {
     Ok(parser.value().map_err(usage)?.into())
 }
 

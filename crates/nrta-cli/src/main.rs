@@ -113,6 +113,10 @@ fn probe(args: &ProbeArgs) -> Result<(), Failure> {
         ProbeError::NoDevice { .. } => Failure::Input(error.to_string()),
         other => Failure::Run(with_causes(&other)),
     })?;
+    if let Some(file) = &args.json_file {
+        std::fs::write(file, probe::json(&found))
+            .map_err(|error| Failure::Run(format!("{}: {error}", file.display())))?;
+    }
     report::print(&match args.json {
         true => probe::json(&found),
         false => probe::text(&found),

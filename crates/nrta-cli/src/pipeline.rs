@@ -11,7 +11,8 @@ use crate::stats::{DepthOverTime, Latencies};
 use futures::stream::{FuturesUnordered, StreamExt};
 use nrta::simulated::FaultPlan;
 use nrta::{
-    ComputeQueue, Core, DeviceError, LoadedModel, Model, Refused, Runtime, Tensor, TensorOpQueue,
+    Backend, Builder, ComputeQueue, Core, DeviceError, LoadedModel, Model, Refused, Runtime,
+    Tensor, TensorOpQueue,
 };
 use std::cell::RefCell;
 use std::error::Error;
@@ -50,19 +51,10 @@ pub(crate) struct Measured {
 /// Runs `model` over `dataset`, `args.repeat` times.
 pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<RunResult, Failure> {
     let label_output = dataset.fit(model).map_err(Failure::Input)?;
-    let runtime = Runtime::builder()
-        .backend(args.device)
-        .cores(args.cores)
-        .tpbs_per_core(args.tpbs)
-        .poll_policy(args.policy)
-        .exec_timeout(Some(Duration::from_secs(args.timeout.into())))
-        .simulated_seed(args.seed)
-        .simulated_faults(faults(args.faults.as_deref())?)
-        .open()
-        .map_err(|error| match &error {
-            nrta::Error::Device(DeviceError::BadPlan { .. }) => Failure::Input(error.to_string()),
-            _ => Failure::Run(crate::with_causes(&error)),
-        })?;
+    let runtime = builder(args)?.open().map_err(|error| match &error {
+        nrta::Error::Device(DeviceError::BadPlan { .. }) => Failure::Input(error.to_string()),
+        _ => Failure::Run(crate::with_causes(&error)),
+    })?;
     if args.show_config {
         // Whoever cannot be told is told by nobody: the run goes on.
         let _ = write!(std::io::stderr(), "{}", runtime.settings());
@@ -83,6 +75,29 @@ pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<Ru
     runtime.close();
     outcome.map_err(|error: Box<dyn Error>| Failure::Run(crate::with_causes(error.as_ref())))?;
     Ok(shared.into_result(elapsed))
+}
+
+/// How to open the device.
+fn builder(args: &RunArgs) -> Result<Builder, Failure> {
+    let builder = Runtime::builder()
+        .backend(args.device)
+        .cores(args.cores)
+        .tpbs_per_core(args.tpbs)
+        .poll_policy(args.policy)
+        .exec_timeout(Some(Duration::from_secs(args.timeout.into())));
+    if args.device == Backend::Simulated {
+        return Ok(builder
+            .simulated_seed(args.seed)
+            .simulated_faults(faults(args.faults.as_deref())?));
+    }
+    let builder = match &args.dev {
+        Some(directory) => builder.neuron_device_directory(directory),
+        None => builder,
+    };
+    Ok(match &args.sys {
+        Some(root) => builder.neuron_sysfs(root),
+        None => builder,
+    })
 }
 
 /// The plan of faults in a file; none without a file.

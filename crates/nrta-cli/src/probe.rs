@@ -31,6 +31,8 @@
 mod chunks;
 mod execution;
 mod facts;
+#[cfg(test)]
+mod lies;
 mod records;
 mod registers;
 mod render;
@@ -42,7 +44,7 @@ mod subject;
 pub(crate) use render::{json, list, text};
 pub(crate) use report::{Report, Verdict};
 
-use nrta::neuron::{DriverError, System, discovery};
+use nrta::neuron::{DriverError, Kernel, System, discovery};
 use std::path::PathBuf;
 use std::sync::Arc;
 use subject::Subject;
@@ -63,6 +65,8 @@ pub(crate) struct ProbeArgs {
     /// Only name the facts.
     pub(crate) list: bool,
     pub(crate) json: bool,
+    /// Where the report goes as JSON, besides.
+    pub(crate) json_file: Option<PathBuf>,
 }
 
 impl Default for ProbeArgs {
@@ -75,6 +79,7 @@ impl Default for ProbeArgs {
             execute: None,
             list: false,
             json: false,
+            json_file: None,
         }
     }
 }
@@ -113,16 +118,17 @@ const EXPERIMENTS: [Experiment; 6] = [
 /// # Errors
 /// When there is no device, no free core, or the device cannot be opened. What goes wrong later is a part of the report.
 pub(crate) fn run(args: &ProbeArgs) -> Result<Report, ProbeError> {
-    let no_device = || ProbeError::NoDevice {
-        dev: args.dev.clone(),
-    };
-    let index = match args.index {
-        Some(index) => index,
-        None => *discovery::devices(&args.dev)?
-            .first()
-            .ok_or_else(no_device)?,
-    };
-    let mut subject = Subject::open(Arc::new(System), &args.dev, index, args.core)?;
+    let mut report = look(Arc::new(System), args)?;
+    if let Some(model) = &args.execute {
+        execution::run(args, model, &mut report);
+    }
+    Ok(report)
+}
+
+/// Makes the harmless experiments.
+fn look(kernel: Arc<dyn Kernel>, args: &ProbeArgs) -> Result<Report, ProbeError> {
+    let index = index(args)?;
+    let mut subject = Subject::open(kernel, &args.dev, index, args.core)?;
     let mut report = Report::new(&subject);
     if args.reset {
         subject.reset(&mut report);
@@ -135,9 +141,19 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Report, ProbeError> {
     if args.reset {
         subject.reset(&mut report);
     }
-    drop(subject);
-    if let Some(model) = &args.execute {
-        execution::run(args, model, &mut report);
-    }
     Ok(report)
+}
+
+/// The device to look at.
+fn index(args: &ProbeArgs) -> Result<u32, ProbeError> {
+    if let Some(index) = args.index {
+        return Ok(index);
+    }
+    let devices = discovery::devices(&args.dev)?;
+    devices
+        .first()
+        .copied()
+        .ok_or_else(|| ProbeError::NoDevice {
+            dev: args.dev.clone(),
+        })
 }

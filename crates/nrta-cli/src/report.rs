@@ -5,6 +5,7 @@ use crate::args::RunArgs;
 use crate::dataset::{Dataset, Verdict};
 use crate::pipeline::RunResult;
 use crate::stats::{Confusion, Latencies};
+use nrta::Backend;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _, stdout};
@@ -65,9 +66,13 @@ fn write_text(
     let (correct, images) = (correct(dataset, result), dataset.len());
     writeln!(
         out,
-        "model      {} on {} simulated core{}, batch {}, {} batches in flight per core",
+        "model      {} on {} {} core{}, batch {}, {} batches in flight per core",
         model.name().escape_debug(),
         args.cores,
+        match args.device {
+            Backend::Simulated => "simulated",
+            _ => "Neuron",
+        },
         if args.cores == 1 { "" } else { "s" },
         args.batch,
         args.depth
@@ -197,6 +202,7 @@ pub(crate) fn json(
         .collect();
     let confusion = Confusion::new(dataset.labels(), &result.predictions);
     let value = json!({
+        "device": args.device.to_string(),
         "cores": args.cores,
         "depth": args.depth,
         "batch": args.batch,

@@ -356,10 +356,12 @@ fn the_doctor_is_useful_without_a_device() {
         assert!(stdout.contains(part), "{part} in\n{stdout}");
     }
     // A host that is meant to have one.
-    let output = tree.doctor(&["--device", "neuron", "--json"]);
-    assert_eq!(output.status.code(), Some(1));
-    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(value["problems"], 1);
+    for name in ["neuron", "real-driver"] {
+        let output = tree.doctor(&["--device", name, "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(value["problems"], 1);
+    }
 }
 
 #[cfg(feature = "real-driver")]
@@ -398,4 +400,20 @@ fn options_of_a_device_are_checked() {
         &run_digits(&["--device", "neuron", "--seed", "1"]),
         "--seed is of the simulated machine",
     );
+    assert_refused(
+        &run_digits(&["--dev", "/dev"]),
+        "--dev is of devices, and --device is simulated",
+    );
+}
+
+#[cfg(feature = "real-driver")]
+#[test]
+fn a_run_without_a_device_says_which_node_is_missing() {
+    let tree = Tree::new("run", &[]);
+    let dev = tree.0.join("dev");
+    let dev = dev.to_str().unwrap();
+    let output = run_digits(&["--device", "neuron", "--cores", "1", "--dev", dev]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(dev), "{stderr}");
 }

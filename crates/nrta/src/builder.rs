@@ -4,7 +4,7 @@
 //! remains.
 //!
 //! ```text
-//!   open ── device: the caller's, or a simulated machine of our own
+//!   open ── device: the caller's, a simulated machine of our own, or cores of a chip
 //!      '── for each core: compute unit, two tensor-op units, collectives unit, and a worker thread for all four
 //! ```
 
@@ -16,6 +16,7 @@ use crate::environment::Note;
 use crate::error::Error;
 use crate::inherited;
 use crate::instance::Instance;
+use crate::own_device::Open;
 use crate::pending::Outcome;
 use crate::runtime::{CoreUnits, Opened, REST_LIMIT, Runtime};
 use crate::settings::{Backend, Choice, NumericalErrors, Settings};
@@ -28,11 +29,11 @@ use std::sync::Arc;
 use xu_abi::{TpbIndex, XuId, XuType};
 use xu_device::collectives::CollectiveDma;
 use xu_device::metrics::Metrics;
-use xu_device::simulated::{FaultPlan, Machine, MachineConfig};
+#[cfg(feature = "simulated")]
+use xu_device::simulated::FaultPlan;
 use xu_device::stage::{SkipConfig, Stager};
 use xu_device::tensor_op::TensorDma;
 use xu_device::{Device, map};
-use xu_worker::worker::with_signals_blocked;
 use xu_worker::{
     Place, PollPolicy, Runner, Table, Unit, UnitError, UnitOptions, WorkerThread, Workers,
 };
@@ -41,8 +42,6 @@ use xu_worker::{
 const TENSOR_OP_LIMIT: u64 = 65_536;
 /// Most requests that a collectives queue takes.
 const COLLECTIVES_LIMIT: u64 = 64;
-/// Host memory that a simulated machine gets for each core, bytes.
-const HOST_BYTES_PER_CORE: u64 = 2 << 20;
 
 /// The compute units of a runtime, by core, as the original keeps them in memory.
 type ComputeTable = Table<Run, Outcome<Ended>>;
@@ -55,12 +54,15 @@ pub struct Builder {
     /// Made by the environment: what nobody says is different then.
     pub(crate) is_by_environment: bool,
     pub(crate) backend: Choice<Backend>,
+    pub(crate) device_directory: Choice<PathBuf>,
+    pub(crate) sysfs: Choice<PathBuf>,
     pub(crate) instance: Choice<Option<&'static Instance>>,
     pub(crate) devices: Choice<u32>,
     /// Of the whole machine.
     pub(crate) tpbs: Choice<u32>,
     pub(crate) hbm_bytes: Choice<u64>,
     pub(crate) seed: Choice<u64>,
+    #[cfg(feature = "simulated")]
     pub(crate) faults: Choice<FaultPlan>,
     pub(crate) host: Choice<Option<PathBuf>>,
     pub(crate) tpbs_per_core: Choice<u32>,
@@ -95,15 +97,34 @@ impl Builder {
         self
     }
 
-    /// Which machine it is; default [`Backend::Simulated`]. The real driver is not compiled in yet: opening is refused with
-    /// [`Error::Backend`].
+    /// Which device it is; default [`Backend::Simulated`]. One that is not compiled in is refused with [`Error::Backend`].
+    ///
+    /// On the real driver the cores are claimed and reset when it is opened, which can take minutes, and are those of one
+    /// device: cores of two are refused with [`Error::TwoDevices`]. When it was not said which cores, it takes the lowest that
+    /// are free side by side.
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend.tell(backend);
         self
     }
 
+    /// Where the nodes of the real driver are; default `/dev`. For containers, and hosts that are emulated.
+    #[must_use]
+    pub fn neuron_device_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.device_directory.tell(directory.into());
+        self
+    }
+
+    /// Where the root of sysfs is, in which the real driver counts memory errors; default `/sys`. For containers, and hosts
+    /// that are emulated. When the device is not there, it has none.
+    #[must_use]
+    pub fn neuron_sysfs(mut self, root: impl Into<PathBuf>) -> Self {
+        self.sysfs.tell(root.into());
+        self
+    }
+
     /// Shapes the simulated machine after an instance: generation, devices, physical cores.
+    #[cfg(feature = "simulated")]
     #[must_use]
     pub fn simulated_instance(mut self, instance: &'static Instance) -> Self {
         self.instance.tell(Some(instance));
@@ -111,6 +132,7 @@ impl Builder {
     }
 
     /// Devices that share the physical cores of the simulated machine evenly ([`Builder::simulated_tpbs`] says how many); default 1, or those of the instance.
+    #[cfg(feature = "simulated")]
     #[must_use]
     pub fn simulated_devices(mut self, devices: u32) -> Self {
         self.devices.tell(devices);
@@ -123,6 +145,7 @@ impl Builder {
     /// When it was not said which cores, it takes the lowest that are free. See [`claims`](crate::claims). When it was not said
     /// how large the machine is ([`Builder::simulated_tpbs`], [`Builder::simulated_instance`]), it has two logical cores, or
     /// as many as this runtime needs if that is more; all who share should say the same.
+    #[cfg(feature = "simulated")]
     #[must_use]
     pub fn simulated_host(mut self, directory: impl Into<PathBuf>) -> Self {
         self.host.tell(Some(directory.into()));
@@ -167,6 +190,7 @@ impl Builder {
 
     /// Physical cores of the simulated machine, 1 to 256; default those of the instance, or as many as the runtime needs;
     /// at least those of two logical cores where a host is named or the environment was read.
+    #[cfg(feature = "simulated")]
     #[must_use]
     pub fn simulated_tpbs(mut self, tpbs: u32) -> Self {
         self.tpbs.tell(tpbs);
@@ -215,6 +239,7 @@ impl Builder {
     }
 
     /// Usable memory of each simulated core, bytes, 1 MiB to 4 GiB; default 64 MiB.
+    #[cfg(feature = "simulated")]
     #[must_use]
     pub fn simulated_hbm_bytes(mut self, bytes: u64) -> Self {
         self.hbm_bytes.tell(bytes);
@@ -222,6 +247,7 @@ impl Builder {
     }
 
     /// Seed of the simulated machine's interleavings; default 0.
+    #[cfg(feature = "simulated")]
     #[must_use]
     pub fn simulated_seed(mut self, seed: u64) -> Self {
         self.seed.tell(seed);
@@ -248,6 +274,7 @@ impl Builder {
     /// assert_eq!(refused.unwrap_err().status(), Status::HW_ERROR);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[cfg(feature = "simulated")]
     #[must_use]
     pub fn simulated_faults(mut self, plan: FaultPlan) -> Self {
         self.faults.tell(plan);
@@ -267,7 +294,7 @@ impl Builder {
     /// Opens the runtime. On failure nothing remains.
     ///
     /// # Errors
-    /// As [`Builder::settings`]; [`Error::Busy`] and [`Error::Host`] where processes share a host; [`Error::Device`],
+    /// As [`Builder::settings`]; [`Error::Busy`] and [`Error::Host`] where processes share a host or devices; [`Error::Device`],
     /// [`Error::Unit`], [`Error::Worker`], [`Error::Machine`].
     pub fn open(self) -> Result<Runtime, Error> {
         let opened = spans::opening().in_scope(|| self.open_all());
@@ -284,22 +311,14 @@ impl Builder {
         let mut settings = self.settings()?;
         // Whatever fails from here on, the claim goes with it.
         let claim = self.claim(&mut settings)?;
-        let machine = match &self.device {
-            Some(_) => None,
-            None => Some(simulate(&settings, self.arch())?),
-        };
-        let device = match (&self.device, &machine) {
-            (Some(device), _) => Arc::clone(device),
-            (None, Some(machine)) => Arc::clone(machine) as Arc<dyn Device>,
-            // One of them is there.
-            (None, None) => return Err(Error::Closed),
-        };
+        let Open { device, first_tpb } = self.open_device(&mut settings)?;
         let cpus = settings.worker_cpus.value.clone();
         let usable = cpus.as_ref().and_then(CpuSet::usable);
         let opening = Opening {
             table: Arc::new(Table::full().map_err(UnitError::from)?),
-            metrics: Arc::new(Metrics::new(device.shape().tpbs)),
-            device,
+            metrics: Arc::new(Metrics::new(device.device().shape().tpbs)),
+            device: device.device(),
+            first_tpb,
             settings,
         };
         let mut cores = Vec::new();
@@ -319,7 +338,7 @@ impl Builder {
             settings: opening.settings,
             claim,
             device: opening.device,
-            machine,
+            own: device,
         }))
     }
 
@@ -340,32 +359,11 @@ impl Builder {
     }
 }
 
-fn simulate(settings: &Settings, arch: u8) -> Result<Arc<Machine>, Error> {
-    let defaults = MachineConfig::default();
-    // CAST: at most 256.
-    let tpbs = settings.tpbs.value as u16;
-    // Rings and three bounce buffers of a core need less than a mebibyte.
-    let host_bytes = defaults
-        .host_bytes
-        .max(u64::from(tpbs) * HOST_BYTES_PER_CORE);
-    let config = MachineConfig {
-        arch,
-        tpbs,
-        hbm_bytes: settings.hbm_bytes.value.unwrap_or(defaults.hbm_bytes),
-        host_bytes,
-        seed: settings.seed.value,
-        faults: settings.faults.value.clone(),
-        ..defaults
-    };
-    // The machine's threads are as deaf to signals as the workers.
-    let machine = with_signals_blocked(|| Machine::start(config))
-        .map_err(|source| Error::Machine { source })?;
-    Ok(machine?)
-}
-
 /// What the cores of a runtime are opened with.
 struct Opening {
     device: Arc<dyn Device>,
+    /// The first physical core of core 0.
+    first_tpb: u16,
     table: Arc<ComputeTable>,
     metrics: Arc<Metrics>,
     settings: Settings,
@@ -377,10 +375,7 @@ impl Opening {
         let tpbs_per_core = settings.tpbs_per_core.value;
         let exec_timeout = settings.exec_timeout.value;
         // CAST: at most 256 logical cores, and the device has all their physical ones.
-        let (vnc, first) = (
-            core as u8,
-            ((settings.first_core.value + core) * tpbs_per_core) as u16,
-        );
+        let (vnc, first) = (core as u8, self.first_tpb + (core * tpbs_per_core) as u16);
         let tpbs: Vec<TpbIndex> = (first..)
             .take(tpbs_per_core as usize)
             .map(TpbIndex::new)

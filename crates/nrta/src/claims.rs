@@ -81,8 +81,10 @@ pub struct Busy {
     pub core: u32,
     /// How many logical cores the machine has, by the settings of who asked.
     pub machine_cores: u32,
-    /// Who that is; `None` when it changed while we looked.
+    /// Who that is; `None` when it changed while we looked, or the driver does not say.
     pub holder: Option<Holder>,
+    /// Of a core of the real driver that several may have: the processes that have its device open.
+    pub candidates: Vec<u32>,
 }
 
 /// Who has a core.
@@ -118,6 +120,10 @@ impl fmt::Display for Busy {
         )?;
         match &self.holder {
             Some(holder) => holder.fmt(f)?,
+            None if !self.candidates.is_empty() => {
+                let pids: Vec<_> = self.candidates.iter().map(u32::to_string).collect();
+                write!(f, "one of the processes {}", pids.join(", "))?;
+            }
             None => f.write_str("processes that come and go")?,
         }
         f.write_str("; to do: free the cores (")?;
@@ -191,6 +197,7 @@ impl Wanted {
             core,
             machine_cores: self.total,
             holder,
+            candidates: Vec::new(),
         }))
     }
 }

@@ -11,7 +11,7 @@
 //! | `NEURON_RT_NUM_CORES` | how many, the lowest that are free; 0 and by default all; ignored beside the former | is refused |
 //! | `NEURON_LOGICAL_NC_CONFIG`, older `NEURON_RT_VIRTUAL_CORE_SIZE` | [`Builder::tpbs_per_core`], 1 or 2 | is refused |
 //! | `NEURON_RT_FAKE_INSTANCE_TYPE` | [`Builder::simulated_instance`] | is refused |
-//! | `NRTA_BACKEND` | [`Builder::backend`]: `simulated`; `real-driver` is not built yet | is refused |
+//! | `NRTA_BACKEND` | [`Builder::backend`]: `simulated` or `real-driver` | is refused |
 //! | `NRTA_SIM_CORES`, `NRTA_SIM_DEVICES` | physical cores of the simulated machine, default 2, and how many devices share them | is refused |
 //! | `NRTA_SIM_HBM_MB` | memory of each of its physical cores | is refused |
 //! | `NRTA_SIM_HOST` | [`Builder::simulated_host`]: a directory | is refused |
@@ -37,6 +37,8 @@
 //! `NRTA_SIM_CORE`, gets a warning that names the closest one that is; of others, unknown names are nobody's business here. Among them are those of the C interface's own log
 //! (`NEURON_RT_LOG_*`): the events of this crate go to the application's [`tracing`] subscriber.
 
+#[cfg(feature = "simulated")]
+mod faults;
 mod notes;
 mod read;
 mod unknown;
@@ -49,10 +51,9 @@ use crate::error::Error;
 use crate::instance::Instance;
 use crate::settings::{Backend, NumericalErrors, Setting, policy_name};
 use core::time::Duration;
-use read::{Given, refused};
+use read::Given;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use xu_device::simulated::FaultPlan;
 use xu_worker::PollPolicy;
 
 const VISIBLE_CORES: &str = "NEURON_RT_VISIBLE_CORES";
@@ -115,8 +116,6 @@ const REMOVED: [(&str, &str); 3] = [
 
 /// Most memory of a simulated core, MiB.
 const MAX_HBM_MB: u64 = 4096;
-/// Most bytes of a file with a fault plan.
-const MAX_PLAN: u64 = 1 << 20;
 
 impl Builder {
     /// As [`Runtime::from_env`](crate::Runtime::from_env), to be changed before it opens: what the builder is told wins.
@@ -204,7 +203,8 @@ impl Builder {
         let host = given.path(SIM_HOST);
         self.host
             .read(host.map(|path| path.map(PathBuf::from).map(Some)));
-        self.faults.read(faults(given)?);
+        #[cfg(feature = "simulated")]
+        self.faults.read(faults::read(given)?);
         Ok(())
     }
 
@@ -269,39 +269,6 @@ fn numerical_errors(given: &Given) -> Option<Setting<NumericalErrors>> {
     }
 }
 
-/// A plan as JSON, or the file where it stands.
-fn faults(given: &Given) -> Result<Option<Setting<FaultPlan>>, Error> {
-    let Some(setting) = given.text(SIM_FAULTS) else {
-        return Ok(None);
-    };
-    let text = setting.value.clone();
-    let bytes = if text.starts_with('{') {
-        Ok(text.clone().into_bytes())
-    } else {
-        // The path as it was given, which need not be text.
-        let path = given.path(SIM_FAULTS).map(|path| path.value);
-        read_plan(&path.unwrap_or_default()).map_err(|error| error.to_string())
-    };
-    let plan =
-        bytes.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
-    match plan {
-        Ok(plan) => Ok(Some(setting.map(|_| plan))),
-        Err(why) => {
-            let allowed = format!("a fault plan or the path of one: {why}");
-            Err(refused(SIM_FAULTS, text, allowed))
-        }
-    }
-}
-
-/// A device or a pipe that never ends is no plan.
-fn read_plan(path: &OsString) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    let open = std::fs::File::open(path)?;
-    open.take(MAX_PLAN).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// Notes the variables that are set and have no effect.
 fn note_others(given: &Given) {
     for (variable, text) in given.all() {
@@ -315,7 +282,7 @@ fn note_others(given: &Given) {
                     instead,
                 });
             }
-        } else if !IMPLEMENTED.contains(&name) {
+        } else if !IMPLEMENTED.contains(&name) || is_of_no_machine(name) {
             given.note(Note::NoEffect {
                 variable: name,
                 why: why_without_effect(name),
@@ -324,8 +291,15 @@ fn note_others(given: &Given) {
     }
 }
 
+/// Whether it shapes a simulated machine in a build that has none.
+fn is_of_no_machine(name: &str) -> bool {
+    cfg!(not(feature = "simulated")) && name.starts_with("NRTA_SIM_")
+}
+
 fn why_without_effect(name: &str) -> &'static str {
-    if ALWAYS.contains(&name) {
+    if is_of_no_machine(name) {
+        "this build has no simulated machine"
+    } else if ALWAYS.contains(&name) {
         "it is always done"
     } else if name.starts_with("NEURON_RT_LOG_") {
         "it is for the log of the C interface"

@@ -46,8 +46,7 @@ pub enum Error {
     },
     /// There is no such device in this build.
     #[error(
-        "the backend {backend} is not compiled in yet: use {}",
-        Backend::Simulated
+        "the backend {backend} is not compiled in: the feature `{backend}` of this crate has it"
     )]
     Backend {
         /// What was asked for.
@@ -56,6 +55,25 @@ pub enum Error {
     /// Somebody else has the cores.
     #[error(transparent)]
     Busy(Box<Busy>),
+    /// The cores are of two chips, and a runtime drives one.
+    #[error(
+        "cores {first} to {last} are of devices {} and {}: a runtime drives one device, which has {cores_per_device} of them; \
+         open one for each", devices[0], devices[1]
+    )]
+    TwoDevices {
+        /// The first core, counted over all devices.
+        first: u32,
+        /// The last of them.
+        last: u32,
+        /// The devices of the first and of the last.
+        devices: [u32; 2],
+        /// Logical cores of each device.
+        cores_per_device: u32,
+    },
+    /// The kernel driver refused, or it cannot be spoken to.
+    #[cfg(feature = "real-driver")]
+    #[error(transparent)]
+    Driver(#[from] xu_device::neuron::DriverError),
     /// The directory of a host cannot be used.
     #[error("host {directory:?}: cannot {action}: {source}")]
     Host {
@@ -229,6 +247,7 @@ impl Error {
             Self::Config { .. }
             | Self::Variable { .. }
             | Self::Backend { .. }
+            | Self::TwoDevices { .. }
             | Self::Host { .. }
             | Self::NoSuchCore { .. }
             | Self::NoSuchQueue { .. }
@@ -243,6 +262,8 @@ impl Error {
             | Self::WrongType { .. }
             | Self::NoSuchTensor { .. } => Status::INVALID,
             Self::TensorFreed => Status::INVALID_HANDLE,
+            #[cfg(feature = "real-driver")]
+            Self::Driver(error) => error.status(),
             Self::Busy(_) => Status::FAILURE,
             Self::Closed => Status::CLOSED,
             Self::Forked => Status::FAILURE,

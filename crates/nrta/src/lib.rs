@@ -115,6 +115,7 @@ pub mod instance;
 mod lane;
 pub mod logical_core;
 pub mod model;
+mod own_device;
 pub mod payload;
 pub mod pending;
 mod queue;
@@ -142,6 +143,7 @@ pub mod device {
 
 /// What can go wrong with the simulated machine on purpose, as data (`docs/machine.md`); and the machine itself, for whoever
 /// brings one of their own, such as one in virtual time, to [`Builder::device`].
+#[cfg(feature = "simulated")]
 pub mod simulated {
     pub use xu_abi::Engine;
     pub use xu_device::simulated::{

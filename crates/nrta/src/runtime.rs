@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::host_buffer::HostPool;
 use crate::inherited;
 use crate::logical_core::Core;
+use crate::own_device::OwnDevice;
 use crate::settings::Settings;
 use crate::spans;
 use crate::tensor_op::TransferStage;
@@ -30,7 +31,8 @@ use std::thread;
 use std::time::Instant;
 use xu_abi::{Status, TpbIndex};
 use xu_device::metrics::{Metrics, Snapshot as Counters};
-use xu_device::simulated::{Injection, Machine};
+#[cfg(feature = "simulated")]
+use xu_device::simulated::Injection;
 use xu_device::{Device, DeviceError};
 use xu_worker::here_only::HereOnly;
 use xu_worker::{CloseError, CloseOptions, Closing, QueueSnapshot, Runner, Unit, Workers};
@@ -55,8 +57,8 @@ pub(crate) struct Opened {
     pub(crate) settings: Settings,
     pub(crate) claim: Option<Claim>,
     pub(crate) device: Arc<dyn Device>,
-    /// The same as a simulated machine of our own; `None` when the device is the caller's and goes on without us.
-    pub(crate) machine: Option<Arc<Machine>>,
+    /// The same, and whose it is.
+    pub(crate) own: OwnDevice,
 }
 
 impl Runtime {
@@ -75,8 +77,7 @@ impl Runtime {
             host_pool: HostPool::new(&opened.device),
             asked_for_rest: AtomicBool::new(false),
             told_end: AtomicBool::new(false),
-            outlived_by_device: opened.machine.is_none(),
-            machine: HereOnly::new(opened.machine),
+            own: HereOnly::new(opened.own),
             device: HereOnly::new(opened.device),
             claim: Mutex::new(opened.claim),
         };
@@ -121,11 +122,13 @@ impl Runtime {
 
     /// Which faults of [`Builder::simulated_faults`] have been injected, oldest first: the first million of them. None when
     /// the device is the caller's, and in a forked child.
+    #[cfg(feature = "simulated")]
     #[must_use]
     pub fn simulated_faults_fired(&self) -> Vec<Injection> {
-        match &*self.inner.machine {
-            Some(machine) if self.inner.is_here() => machine.injected(),
-            _ => Vec::new(),
+        if self.inner.is_here() {
+            self.inner.own.injected()
+        } else {
+            Vec::new()
         }
     }
 
@@ -250,14 +253,12 @@ pub(crate) struct Inner {
     retired: Mutex<Vec<Box<dyn Runner>>>,
     /// Free host memory that the device reaches.
     host_pool: Arc<HostPool>,
-    /// Whether the device is the caller's and goes on without us.
-    outlived_by_device: bool,
     /// It was asked whether its cores are at rest.
     asked_for_rest: AtomicBool,
     /// Its end was told.
     told_end: AtomicBool,
-    /// A machine of our own, which is the device.
-    machine: HereOnly<Option<Arc<Machine>>>,
+    /// The device, and whose it is.
+    own: HereOnly<OwnDevice>,
     device: HereOnly<Arc<dyn Device>>,
     /// Given back when the runtime is closed and its device at rest.
     claim: Mutex<Option<Claim>>,
@@ -381,6 +382,13 @@ impl Inner {
         }
     }
 
+    /// Has the device show what was counted last, refusals included.
+    fn publish(&self) {
+        for tpb in self.cores.iter().flat_map(|core| &core.tpbs) {
+            self.device.publish(*tpb, &self.metrics);
+        }
+    }
+
     /// Whether every core comes to rest by then, so that the memory it was told of may be used again.
     fn is_quiet(&self, deadline: Instant) -> bool {
         let left = || deadline.saturating_duration_since(Instant::now());
@@ -403,7 +411,7 @@ fn close(inner: &Arc<Inner>, options: &CloseOptions) -> Result<(), CloseError> {
 /// Gives the cores back when their device is at rest. If it does not come to rest, everything stays for good.
 fn rest(inner: &Arc<Inner>, options: &CloseOptions) {
     // Asked once, however often the runtime is closed.
-    let asks = inner.outlived_by_device && inner.is_here();
+    let asks = inner.own.outlives_us() && inner.is_here();
     if asks && !inner.asked_for_rest.swap(true, Ordering::Relaxed) {
         let limit = Instant::now() + REST_LIMIT;
         if !inner.is_quiet(
@@ -417,6 +425,8 @@ fn rest(inner: &Arc<Inner>, options: &CloseOptions) {
         }
     }
     if inner.is_here() {
+        inner.publish();
+        inner.own.close();
         drop(inner.claim.lock().take());
     }
 }

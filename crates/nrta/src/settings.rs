@@ -26,6 +26,7 @@ use crate::instance::Instance;
 use core::fmt;
 use core::time::Duration;
 use std::path::PathBuf;
+#[cfg(feature = "simulated")]
 use xu_device::simulated::FaultPlan;
 use xu_device::stage::SkipConfig;
 use xu_worker::PollPolicy;
@@ -47,21 +48,24 @@ pub enum Origin {
     },
     /// A call of a method of the [`Builder`](crate::Builder).
     Builder,
+    /// The kernel driver, or the directory of its nodes.
+    Driver,
 }
 
 impl Origin {
-    /// `default`, `environment`, `builder`.
+    /// `default`, `environment`, `builder`, `driver`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Default => "default",
             Self::Environment { .. } => "environment",
             Self::Builder => "builder",
+            Self::Driver => "driver",
         }
     }
 }
 
-/// `default`, `builder`, or `NAME="given"` with `, adjusted`.
+/// `default`, `builder`, `driver`, or `NAME="given"` with `, adjusted`.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,10 +95,10 @@ pub struct Setting<T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
-    /// A machine of this process's own, or the device that the builder was given.
+    /// A machine of this process's own, or the device that the builder was given. With the feature `simulated`.
     #[default]
     Simulated,
-    /// Hardware behind the kernel driver. Not compiled in yet: opening is refused.
+    /// Hardware behind the kernel driver. With the feature `real-driver`.
     RealDriver,
 }
 
@@ -135,23 +139,28 @@ impl fmt::Display for NumericalErrors {
 pub struct Settings {
     /// What the device is.
     pub backend: Setting<Backend>,
+    /// Where the nodes of devices are, for the real driver.
+    pub device_directory: Setting<PathBuf>,
+    /// Where the root of sysfs is, for the real driver.
+    pub sysfs: Setting<PathBuf>,
     /// Which instance the simulated machine is shaped after.
     pub instance: Setting<Option<&'static Instance>>,
-    /// Devices of the machine, which share its physical cores evenly.
+    /// Devices of the machine or host, which share its physical cores evenly.
     pub devices: Setting<u32>,
-    /// Physical cores of the machine.
+    /// Physical cores of the machine or host.
     pub tpbs: Setting<u32>,
-    /// Usable memory of each simulated core, bytes; `None` when the device is the caller's.
+    /// Usable memory of each simulated core, bytes; `None` when the device is none of them.
     pub hbm_bytes: Setting<Option<u64>>,
     /// Seed of the simulated machine.
     pub seed: Setting<u64>,
     /// What goes wrong with the simulated machine on purpose.
+    #[cfg(feature = "simulated")]
     pub faults: Setting<FaultPlan>,
     /// The directory of the host whose cores processes share; `None`: the machine is this process's own.
     pub host: Setting<Option<PathBuf>>,
     /// Physical cores of each logical one.
     pub tpbs_per_core: Setting<u32>,
-    /// The machine's logical core that is core 0.
+    /// The machine's logical core that is core 0. Where nobody says which cores, and they are claimed, it is known once they are.
     pub first_core: Setting<u32>,
     /// Number of logical cores.
     pub cores: Setting<u32>,
@@ -208,9 +217,12 @@ impl Settings {
             or_none(*instance, |instance| instance.name().to_owned())
         };
         let host = |host: &Option<PathBuf>| or_none(host.as_ref(), |path| format!("{path:?}"));
+        let path = |path: &PathBuf| format!("{path:?}");
         let limit = |limit: &Option<Duration>| or_none(*limit, |limit| format!("{limit:?}"));
         vec![
             row("backend", &self.backend, ToString::to_string),
+            row("device_directory", &self.device_directory, path),
+            row("sysfs", &self.sysfs, path),
             row("instance", &self.instance, instance),
             row("devices", &self.devices, u32::to_string),
             row("tpbs", &self.tpbs, u32::to_string),
@@ -218,6 +230,7 @@ impl Settings {
                 or_none(*bytes, |bytes| bytes.to_string())
             }),
             row("seed", &self.seed, u64::to_string),
+            #[cfg(feature = "simulated")]
             row("faults", &self.faults, |plan| {
                 format!("{} rules", plan.rules.len())
             }),

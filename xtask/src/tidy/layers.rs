@@ -86,7 +86,7 @@ const LAYERS: &[Layer] = &[
         name: "nrta-cli",
         ours: &["nrta"],
         others: &["crc32fast", "futures", "lexopt", "serde_json", "thiserror"],
-        others_in_tests: &[],
+        others_in_tests: &["neuron-emu"],
     },
     // What people copy: the facade, and what a service on tokio uses.
     Layer {

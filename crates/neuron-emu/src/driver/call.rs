@@ -17,10 +17,8 @@ pub(super) struct Call<'c> {
     pub(super) device: &'c Device,
     /// All devices, by index.
     pub(super) devices: &'c [Device],
-    /// Which row of the table it is.
+    /// Which row of the table it is. Size and direction of the request can have been others.
     pub(super) ioctl: &'static Ioctl,
-    /// The request as it came: its size and direction bits can differ from those of the row.
-    pub(super) request: u32,
     /// Address of the argument.
     pub(super) argument: u64,
     /// Whether the caller's process is attached to the device.

@@ -4,7 +4,7 @@
 
 use super::AccessMode;
 use super::device::Device;
-use super::{memory, rings};
+use super::{copies, memory, rings};
 
 /// A process closes a descriptor.
 pub(super) fn flush(device: &Device, pid: u32, mode: AccessMode) {
@@ -33,7 +33,8 @@ pub(super) fn release(device: &Device) {
 fn clean_up(device: &Device, pid: u32) {
     device.resets.finish(pid);
     rings::park(device, pid);
-    // The driver sleeps 10 ms here, for copies that are on their way. Copies of the emulation end with their call.
+    // The driver sleeps 10 ms here, for copies that are on their way.
+    copies::finish(device);
     device.core_locks.lock().drop_of(pid);
     device.datastores.lock().release(device, pid);
     memory::free_of(device, pid);

@@ -3,6 +3,7 @@
 //! Lock order: one lock of one device at a time, unless a field says otherwise. No lock is held while a call waits.
 
 use super::bug::Bug;
+use super::copies::Copies;
 use super::cores::CoreInits;
 use super::datastore::Datastores;
 use super::faults::Faults;
@@ -33,6 +34,8 @@ pub(super) struct Device {
     /// Before the lock of `chunks`.
     pub(super) notifications: Mutex<Notifications>,
     pub(super) chunks: Mutex<Chunks>,
+    /// Held while copies run.
+    pub(super) copies: Mutex<Copies>,
     /// What all devices share.
     pub(super) system: Arc<System>,
     /// What goes wrong.
@@ -70,6 +73,7 @@ impl Device {
             rings: Mutex::default(),
             notifications: Mutex::default(),
             chunks: Mutex::new(Chunks::new(config, index)),
+            copies: Mutex::default(),
             system: Arc::clone(system),
             faults: Faults::new(system, index),
             processes: Mutex::new(Processes::new(config.processes)),

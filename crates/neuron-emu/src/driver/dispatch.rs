@@ -58,7 +58,6 @@ pub(super) fn run(incoming: Incoming<'_>) -> Handled {
         device,
         devices,
         ioctl,
-        request,
         argument,
         attached,
     })

@@ -14,8 +14,6 @@ mod chunks;
 mod extents;
 mod inquiry;
 mod pools;
-#[cfg(test)]
-mod tests;
 
 pub(super) use chunks::{Chunk, ChunkRef, Chunks, Lifespan, Request};
 pub(super) use inquiry::{
@@ -40,6 +38,9 @@ const CORES: u32 = 8;
 /// Makes a chunk with fresh contents.
 pub(super) fn allocate(device: &Device, request: &Request) -> Result<Chunk, Failure> {
     device.faults.allocation()?;
+    if device.chip.allocation_fails(near(device, request.place)) {
+        return Err(Failure::Errno(ENOMEM));
+    }
     let chunk = device
         .chunks
         .lock()
@@ -51,6 +52,14 @@ pub(super) fn allocate(device: &Device, request: &Request) -> Result<Chunk, Fail
         poison(device, &chunk);
     }
     Ok(chunk)
+}
+
+/// A core that is local to the memory, if it is device memory.
+fn near(device: &Device, place: Place) -> Option<u8> {
+    match place {
+        Place::Host => None,
+        Place::Hbm(channel) => device.table().core_near(u8::try_from(channel).ok()?),
+    }
 }
 
 fn poison(device: &Device, chunk: &Chunk) {

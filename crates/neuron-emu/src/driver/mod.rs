@@ -14,7 +14,9 @@ mod device;
 mod dispatch;
 mod faults;
 mod files;
+mod hardware;
 mod identity;
+mod inspection;
 mod locks;
 mod mapping;
 mod memory;
@@ -27,6 +29,7 @@ mod remains;
 mod reset;
 mod rings;
 mod semaphores;
+mod sysfs;
 mod system;
 mod totals;
 mod trace;
@@ -37,13 +40,15 @@ pub use remains::{NodeRemains, Remains};
 pub use trace::{Event, Traced};
 
 use crate::call::Caller;
-use crate::config::{Config, ConfigError, DriverFault, DriverRule};
+use crate::chip::Chip;
+use crate::config::{Config, ConfigError, DriverFault};
 use device::Device;
 use dispatch::Incoming;
 use files::Files;
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use sysfs::Sysfs;
 use system::System;
 use trace::Recording;
 use waiting::until;
@@ -57,6 +62,8 @@ pub struct Emulator {
     devices: Vec<Device>,
     /// Held over a whole open (but for its wait) and a whole close; before every other lock.
     files: Mutex<Files>,
+    /// Before the locks of devices.
+    sysfs: Mutex<Option<Sysfs>>,
 }
 
 /// The access mode of an open.
@@ -104,13 +111,20 @@ impl Emulator {
     pub fn start(config: Config) -> Result<Arc<Self>, ConfigError> {
         config.check()?;
         let system = Arc::new(System::new(config));
-        let devices = (0..system.config.devices)
+        let devices: Vec<Device> = (0..system.config.devices)
             .map(|index| Device::start(&system, index))
             .collect::<Result<_, _>>()?;
+        Chip::introduce(
+            &devices
+                .iter()
+                .map(|device| &device.chip)
+                .collect::<Vec<_>>(),
+        );
         Ok(Arc::new(Self {
             system,
             devices,
             files: Mutex::default(),
+            sysfs: Mutex::default(),
         }))
     }
 
@@ -181,6 +195,7 @@ impl Emulator {
     /// A descriptor was closed: the driver's flush, and its release with the last one.
     pub fn close(&self, pid: u32, file: FileId) {
         self.close_one(&mut self.files.lock(), pid, file);
+        self.counters_moved();
     }
 
     /// A process has ended: all its descriptors are closed, in one step.
@@ -190,6 +205,8 @@ impl Emulator {
         for file in files.of(pid) {
             self.close_one(&mut files, pid, file);
         }
+        drop(files);
+        self.counters_moved();
     }
 
     fn close_one(&self, files: &mut Files, pid: u32, file: FileId) {
@@ -244,6 +261,9 @@ impl Emulator {
             answer,
         };
         device.record(caller.pid(), event);
+        if request == ioctl::RELEASE_NEURON_DS.request() {
+            self.counters_moved();
+        }
         answer
     }
 
@@ -285,37 +305,6 @@ impl Emulator {
         };
         device.record(pid, event);
         answer
-    }
-
-    /// One more thing that goes wrong, from now on.
-    pub fn inject(&self, rule: DriverRule) {
-        for device in &self.devices {
-            device.faults.add(rule);
-        }
-    }
-
-    /// Where the real driver would have crashed, in the order in which it happened. A test that leaves any has failed.
-    #[must_use]
-    pub fn bugs(&self) -> Vec<Bug> {
-        self.system.bugs.lock().clone()
-    }
-
-    /// The last things that happened, the oldest first.
-    #[must_use]
-    pub fn trace(&self) -> Vec<Traced> {
-        self.system.trace().entries()
-    }
-
-    /// Forgets what has happened.
-    pub fn clear_trace(&self) {
-        self.system.trace().clear();
-    }
-
-    /// What processes have left, or have still.
-    #[must_use]
-    pub fn remains(&self) -> Remains {
-        let files = self.files.lock();
-        Remains::of(&self.devices, &files)
     }
 }
 

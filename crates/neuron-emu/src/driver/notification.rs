@@ -15,10 +15,7 @@ use super::device::Device;
 use super::memory::{self, Chunk, ChunkRef, Lifespan, Place, Request};
 use crate::chip::NqBlock;
 use std::collections::BTreeMap;
-use xu_abi::driver::arch::{Run, at};
 use xu_abi::driver::errno::{EINVAL, ENOSYS, EPERM};
-use xu_abi::driver::nq_register::{NQ_HEAD, NQ_SIZE, NQ_STRIDE};
-use xu_abi::driver::unverified::NQ_TAIL;
 use xu_abi::driver::{
     MemType, NQ_ENGINE_INDICES, NQ_IDS, NQ_NOT_MAPPED, NotificationsInitV1, NotificationsInitV2,
     NotificationsInitWithReallocV2, NqDevice, NqType,
@@ -236,41 +233,4 @@ fn request(call: &Call<'_>, wanted: &Wanted) -> Request {
         pid: call.pid(),
         lifespan: Lifespan::Device,
     }
-}
-
-/// What is wrong with a value that is about to be written to a register, when that is the head of a notification ring.
-pub(super) fn misuse_of_head(device: &Device, register: u64, head: u32) -> Option<String> {
-    let (block, queue) = head_register(device, register)?;
-    let chip = &device.chip;
-    let read = |offset| chip.read_register(block + u64::from(queue) * NQ_STRIDE + offset);
-    let (size, tail, old) = (read(NQ_SIZE), read(NQ_TAIL), read(NQ_HEAD));
-    let from_old = |to: u32| to.wrapping_sub(old) & size.wrapping_sub(1);
-    let wrong = if !head.is_multiple_of(16) {
-        "is no multiple of 16"
-    } else if head >= size && size > 0 {
-        "lies beyond the ring"
-    } else if size > 0 && from_old(head) > from_old(tail) {
-        "lies beyond the tail"
-    } else {
-        return None;
-    };
-    Some(format!(
-        "head {head:#x} of notification queue {queue} at {block:#x} {wrong}: {size:#x} bytes, tail {tail:#x}"
-    ))
-}
-
-/// The notification block and queue whose head a register is.
-fn head_register(device: &Device, register: u64) -> Option<(u64, u32)> {
-    let table = device.table();
-    let count = |runs: &[Run]| runs.iter().map(|run| run.count).sum();
-    let is_head_of = |runs: &[Run], index| {
-        let block = at(runs, index)?;
-        let inside = register.checked_sub(block + NQ_HEAD)?;
-        let queue = u32::try_from(inside / NQ_STRIDE).ok()?;
-        let is_head = inside % NQ_STRIDE == 0 && queue < NQ_ENGINE_INDICES;
-        is_head.then_some((block, queue))
-    };
-    [table.core_nq, table.topsp_nq, table.sdma_nq]
-        .into_iter()
-        .find_map(|runs| (0..count(runs)).find_map(|index| is_head_of(runs, index)))
 }

@@ -7,7 +7,6 @@ mod refused;
 
 use super::bug::Bug;
 use super::call::{Call, Failure, Handled};
-use super::notification::misuse_of_head;
 use refused::is_refused;
 use xu_abi::driver::errno::{EINVAL, ENOMEM};
 use xu_abi::driver::window::{Block, Resource, Window};
@@ -63,10 +62,11 @@ pub(super) fn bar_write(call: &Call<'_>) -> Handled {
         if is_refused(call.device.table(), offset) {
             return Err(Failure::Errno(EINVAL));
         }
-        if let Some(misuse) = misuse_of_head(call.device, offset, value) {
+        call.device.chip.write_register(offset, value);
+        // The head of a notification ring has to stay between its old value and the tail.
+        for misuse in call.device.chip.client_bugs() {
             call.device.warn(call.pid(), misuse);
         }
-        call.device.chip.write_register(offset, value);
     }
     Ok(())
 }

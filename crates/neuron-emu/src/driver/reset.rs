@@ -153,8 +153,15 @@ pub(super) fn device_reset(call: &Call<'_>) -> Handled {
     request(call.device, call.pid(), DeviceReset::WHOLE_DEVICE)
 }
 
+/// A reset of the whole device that no process asked for, and none will ask about.
+pub(super) fn whole(device: &Device) {
+    // Nobody else has a reset of process 0, so it is queued.
+    let _ = request(device, 0, DeviceReset::WHOLE_DEVICE);
+    device.resets.finish(0);
+}
+
 /// Rings and states of the cores go first, and go also when the process has a reset queued already.
-pub(super) fn request(device: &Device, pid: u32, nc_map: u32) -> Handled {
+fn request(device: &Device, pid: u32, nc_map: u32) -> Handled {
     let cores = (0..device.table().cores).filter(|core| nc_map >> core & 1 == 1);
     for core in cores.clone() {
         notification::destroy(device, core);

@@ -1,8 +1,9 @@
 //! What processes have counted, added up when each is done: the counters of sysfs.
 //!
-//! Spec `driver.md` sections 9 and 10.
+//! Spec `driver.md` sections 9 and 10. Counters of the device are versions and amounts of a process, which no file of sysfs
+//! shows and which do not add up: they are left out.
 
-use xu_abi::metric::{CoreCounter, DeviceCounter};
+use xu_abi::metric::CoreCounter;
 
 /// A counter of sysfs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +51,6 @@ impl CoreTotals {
 pub(super) struct Totals {
     /// By core: as many as any architecture has.
     cores: [CoreTotals; 8],
-    device: [Counter; DeviceCounter::COUNT as usize],
 }
 
 impl Totals {
@@ -61,18 +61,8 @@ impl Totals {
             .unwrap_or_default()
     }
 
-    pub(super) fn device(&self, counter: DeviceCounter) -> Counter {
-        // PANIC: as above.
-        self.device[usize::from(counter.ordinal())]
-    }
-
     /// Adds an area to the totals.
     pub(super) fn add(&mut self, area: &[u8], cores: u8) {
-        for counter in (0..DeviceCounter::COUNT).filter_map(DeviceCounter::new) {
-            let value = word(area, counter.datastore_offset());
-            // PANIC: as above.
-            self.device[usize::from(counter.ordinal())].add(value);
-        }
         for (core, totals) in (0..cores).zip(&mut self.cores) {
             for counter in (0..CoreCounter::COUNT).filter_map(CoreCounter::new) {
                 let offset = counter.datastore_offset(core);

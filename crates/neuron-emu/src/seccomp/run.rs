@@ -45,7 +45,8 @@ pub fn run_in<T: Send>(
     raise_descriptor_limit()?;
     let (installed, filtered) = sync_channel(1);
     let (go, may_go) = sync_channel(1);
-    thread::scope(|scope| {
+    // Moved in: whoever waits to be let go is let go when this returns early.
+    thread::scope(move |scope| {
         let body = move || under_filter(&installed, &may_go, closure);
         let thread = thread::Builder::new()
             .name("neuron-emu-run".into())

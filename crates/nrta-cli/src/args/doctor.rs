@@ -1,6 +1,6 @@
 //! The command line of `nrta doctor`.
 
-use super::{Command, usage};
+use super::{Command, path, usage};
 use crate::Failure;
 use crate::doctor::{Host, Scope};
 use lexopt::prelude::*;
@@ -27,9 +27,9 @@ pub(super) fn parse(parser: &mut lexopt::Parser, json: bool) -> Result<Command, 
                 let device = super::device(parser)?;
                 args.scope.needs_device = device == nrta::Backend::RealDriver;
             }
-            Long("dev") => args.host.dev = super::directory(parser)?,
-            Long("sys") => args.host.sys = super::directory(parser)?,
-            Long("proc") => args.host.proc = super::directory(parser)?,
+            Long("dev") => args.host.dev = path(parser)?,
+            Long("sys") => args.host.sys = path(parser)?,
+            Long("proc") => args.host.proc = path(parser)?,
             other => return Err(usage(other.unexpected())),
         }
     }

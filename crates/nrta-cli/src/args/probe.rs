@@ -1,6 +1,6 @@
 //! The command line of `nrta probe`.
 
-use super::{Command, number, usage};
+use super::{Command, number, path, usage};
 use crate::Failure;
 use crate::probe::ProbeArgs;
 use lexopt::prelude::*;
@@ -15,10 +15,11 @@ pub(super) fn parse(parser: &mut lexopt::Parser, json: bool) -> Result<Command, 
         match arg {
             Short('h') | Long("help") => return Ok(Command::Help),
             Long("json") => args.json = true,
+            Long("json-file") => args.json_file = Some(path(parser)?),
             Long("list") => args.list = true,
             Long("no-reset") => args.reset = false,
-            Long("dev") => args.dev = super::directory(parser)?,
-            Long("execute") => args.execute = Some(super::directory(parser)?),
+            Long("dev") => args.dev = path(parser)?,
+            Long("execute") => args.execute = Some(path(parser)?),
             Long("index") => args.index = Some(number(parser, "--index", 0..=MAX_DEVICES - 1)?),
             Long("core") => {
                 let core = number(parser, "--core", 0..=MAX_CORES_PER_DEVICE - 1)?;

@@ -165,6 +165,17 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_is_full_of_processes_is_a_warning() {
+        let fake = FakeHost::new("full");
+        let others = (1..16).fold(Device::v2(), |device, pid| device.process(pid, 0));
+        fake.with_device(0, others);
+        let findings = found(&fake);
+        let full = &findings[15];
+        assert_eq!(full.standing(), Standing::Warning);
+        assert!(full.value().contains("all 16 places"), "{full:?}");
+    }
+
+    #[test]
     fn memory_that_cannot_be_had_is_a_warning() {
         let fake = FakeHost::new("no-memory");
         fake.with_device(0, Device::v2().without_host_memory());

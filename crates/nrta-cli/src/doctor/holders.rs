@@ -29,11 +29,8 @@ pub(super) fn examine(host: &Host, devices: &[u32], findings: &mut Vec<Finding>)
         findings.push(Finding::ok("held by", value));
     }
     if hidden > 0 {
-        let value = format!("{hidden} processes of other users could not be looked into");
-        findings.push(Finding::ok(
-            "held by",
-            format!("{value} (as root they can)"),
-        ));
+        let value = format!("other processes, of other users: {hidden}; root can look into them");
+        findings.push(Finding::ok("held by", value));
     }
 }
 
@@ -86,6 +83,6 @@ mod tests {
         assert_eq!(values[0], "neuron0: open in 4711 (python3)");
         assert!(values[1].starts_with("neuron1: open in 4712 ("));
         assert_eq!(values[2], "neuron2: open in no process that can be seen");
-        assert!(values[3].starts_with("1 processes of other users"));
+        assert!(values[3].starts_with("other processes, of other users: 1"));
     }
 }

@@ -37,7 +37,7 @@ fn module(host: &Host, has_hardware: bool) -> Finding {
         };
     }
     if !has_hardware {
-        return Finding::ok(topic, "not loaded, and there is nothing for it to drive");
+        return Finding::ok(topic, "not loaded, and no hardware for it is seen");
     }
     Finding::problem(
         topic,
@@ -89,7 +89,10 @@ mod tests {
             .write("sys/bus/pci/devices/0000:00:1e.0/device", "0x7264\n")
             // A network card of the same vendor.
             .write("sys/bus/pci/devices/0000:00:05.0/vendor", "0x1d0f\n")
-            .write("sys/bus/pci/devices/0000:00:05.0/device", "0xec20\n");
+            .write("sys/bus/pci/devices/0000:00:05.0/device", "0xec20\n")
+            // The same number, of somebody else.
+            .write("sys/bus/pci/devices/0000:00:06.0/vendor", "0x8086\n")
+            .write("sys/bus/pci/devices/0000:00:06.0/device", "0x7264\n");
         let mut findings = Vec::new();
         assert_eq!(examine(&fake.host(), &mut findings), 1);
         assert_eq!(findings[0].value(), "0000:00:1e.0 Inf2 (1d0f:7264, v2)");

@@ -11,6 +11,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 const UDEV: &str = "as root: echo 'KERNEL==\"neuron*\", MODE=\"0666\"' > /etc/udev/rules.d/60-neuron.rules && udevadm control \
                     --reload && udevadm trigger";
 
+const EMULATED: &str = "expected only of an emulation; else remove the file and reload the module: its nodes are made anew";
+
 /// Looks at the nodes and returns their indices. `pci` is the number of devices on the bus.
 pub(super) fn examine(
     host: &Host,
@@ -78,8 +80,9 @@ fn node(host: &Host, index: u32) -> Finding {
     let metadata = match std::fs::metadata(&path) {
         Ok(metadata) => metadata,
         Err(error) => {
+            // An emulation lists its nodes and opens them, and has no files.
             let value = format!("{}: {error}", path.display());
-            return Finding::problem(topic, value, "reload the module: its nodes are made anew");
+            return Finding::warning(topic, value, EMULATED);
         }
     };
     let value = format!(
@@ -90,11 +93,7 @@ fn node(host: &Host, index: u32) -> Finding {
         metadata.mode() & 0o7777
     );
     if !metadata.file_type().is_char_device() {
-        return Finding::warning(
-            topic,
-            format!("{value}, no character device"),
-            "expected only of an emulation; else remove the file and reload the module",
-        );
+        return Finding::warning(topic, format!("{value}, no character device"), EMULATED);
     }
     match host.user() {
         Some(user) if user.id != 0 && !is_for_everybody(&metadata) && user.id != metadata.uid() => {

@@ -89,6 +89,9 @@ mod tests {
         let value: Value = serde_json::from_str(&json(&findings)).unwrap();
         assert_eq!(value["problems"], 1);
         assert_eq!(value["findings"][0]["remedy"], Value::Null);
-        assert_eq!(value["findings"][1]["remedy"], "do this");
+        let problem = json!({
+            "topic": "open", "standing": "problem", "value": "EACCES", "remedy": "do this"
+        });
+        assert_eq!(value["findings"][1], problem);
     }
 }

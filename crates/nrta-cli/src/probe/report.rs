@@ -83,7 +83,7 @@ impl Report {
             Verdict::Refuted => 2,
         };
         let known = self.answers.get(fact).map(|answer| answer.verdict);
-        if known.is_none_or(|known| rank(verdict) > rank(known)) {
+        if known.is_none_or(|known| rank(verdict) > rank(known) || rank(known) == 0) {
             let raw = raw.to_vec();
             self.answers.insert(fact, Answer { verdict, seen, raw });
         }
@@ -140,6 +140,9 @@ mod tests {
     fn what_one_experiment_refutes_no_other_confirms() {
         let mut report = empty();
         report.leave("RING_IDS", "nothing".into(), &[]);
+        report.leave("RING_IDS", "nothing again".into(), &[]);
+        report.failed(&["RING_IDS"], &DriverError::Forked);
+        assert_eq!(report.answers["RING_IDS"].seen, "nothing again");
         report.judge("RING_IDS", true, "a lap".into(), &[1]);
         assert_eq!(verdict(&report, "RING_IDS"), Verdict::Confirmed);
         report.judge("RING_IDS", false, "another".into(), &[2]);

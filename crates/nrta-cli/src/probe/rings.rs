@@ -7,7 +7,7 @@ use super::report::Report;
 use super::semaphores::EVENT;
 use super::subject::Subject;
 use nrta::device::DeviceAddr;
-use nrta::neuron::abi::{MemType, QueueType};
+use nrta::neuron::abi::{DmaQueueState, MemType, QueueType};
 use nrta::neuron::descriptor::{CopyPair, Descriptor, RING_MIN_DESCRIPTORS, RingId, len_ctrl};
 use nrta::neuron::map::{AddressMap, COMPLETION_MARKER, ENGINES_PER_CORE};
 use nrta::neuron::{Chunk, ChunkSpec, DriverError, Location, Mapping, Queue, Ring, RingPair};
@@ -21,6 +21,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "COMPLETION_MARKER",
         "ENGINES_PER_CORE",
         "RING_IDS",
+        "QUEUE_STATE_IS_INDICES",
         "EVENT_BY_DMA",
     ],
     run,
@@ -32,7 +33,7 @@ const QUEUE: u32 = 9;
 /// Laps of the smallest ring: each id once, and the first again.
 const LAPS: u32 = 6;
 /// What a copy may take; the device does it in microseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of one copy.
 const BYTES: u32 = 4096;
 
@@ -40,34 +41,52 @@ fn run(subject: &mut Subject, report: &mut Report) -> Result<(), DriverError> {
     let mut copier = Copier::open(subject)?;
     let per_lap = RING_MIN_DESCRIPTORS / 2;
     for copy in 0..LAPS * per_lap {
-        let arrived = copier.copy(copy, 0)?;
+        // Of this copy, before it goes to the next.
         let (lap, id) = (copy / per_lap, u64::from(copier.id.get()));
+        let arrived = copier.copy(copy, 0)?;
         let states = copier.pair.state()?;
-        let raw = states.map(|state| u64::from(state.head_pointer));
         if copy == 0 {
-            let seen = format!("{BYTES} bytes and a marker: {arrived:?}");
-            let engine = copier.pair.queue().engine;
-            report.judge("DMA_ROUND_TRIP", arrived.is_whole(), seen.clone(), &raw);
-            report.judge("COMPLETION_MARKER", arrived.is_whole(), seen, &raw);
-            let seen = format!("engine {engine} copies for core {}", subject.core);
-            report.judge(
-                "ENGINES_PER_CORE",
-                arrived.is_whole(),
-                seen,
-                &[engine.into()],
-            );
+            first(subject, &copier, arrived, &states, report);
         }
         if !arrived.is_whole() {
             let seen = format!("lap {lap} with id {id}: {arrived:?}");
-            let status = states.map(|state| u64::from(state.hw_status));
-            let raw = [id, raw[0], raw[1], status[0], status[1]];
-            report.judge("RING_IDS", false, seen, &raw);
+            let [tx, rx] = states.map(|state| (state.hw_status.into(), state.head_pointer.into()));
+            report.judge("RING_IDS", false, seen, &[id, tx.0, rx.0, tx.1, rx.1]);
             return Ok(());
         }
     }
     let seen = format!("{LAPS} laps with ids 1, 2, 3, 0, 1, 2");
     report.judge("RING_IDS", true, seen, &[]);
     event(subject, &mut copier, report)
+}
+
+/// What the first copy says.
+fn first(
+    subject: &Subject,
+    copier: &Copier,
+    arrived: Arrived,
+    states: &[DmaQueueState; 2],
+    report: &mut Report,
+) {
+    let raw = states.map(|state| u64::from(state.head_pointer));
+    let seen = format!("{BYTES} bytes and a marker: {arrived:?}");
+    report.judge("DMA_ROUND_TRIP", arrived.is_whole(), seen.clone(), &raw);
+    report.judge("COMPLETION_MARKER", arrived.is_whole(), seen, &raw);
+    let engine = copier.pair.queue().engine;
+    let seen = format!(
+        "engine {engine} copies for core {}: {arrived:?}",
+        subject.core
+    );
+    report.judge(
+        "ENGINES_PER_CORE",
+        arrived.is_whole(),
+        seen,
+        &[engine.into()],
+    );
+    let [tx, rx] = states.map(|state| [state.head_pointer, state.tail_pointer]);
+    let seen = format!("head and tail of Tx are {tx:x?}, of Rx {rx:x?}, after two descriptors");
+    let are_indices = [tx, rx] == [[2, 2]; 2];
+    report.judge("QUEUE_STATE_IS_INDICES", are_indices, seen, &raw);
 }
 
 /// Sets an event by a copy of 4 bytes, as staging does.

@@ -128,6 +128,7 @@ impl ComputeEngine {
             };
             // The store was made for every core of the device.
             let _ = self.counts.metrics.record(*tpb, &finished);
+            self.device.publish(*tpb, &self.counts.metrics);
         }
     }
 }

@@ -12,7 +12,9 @@
 use super::{Backend, NumericalErrors, Origin, Setting, Settings};
 use crate::builder::Builder;
 use crate::error::Error;
+use crate::own_device::{Found, Lookup};
 use core::time::Duration;
+#[cfg(feature = "simulated")]
 use xu_device::simulated::MachineConfig;
 use xu_worker::{CloseOptions, PollPolicy};
 
@@ -27,6 +29,7 @@ const MAX_COMPUTE_LIMIT: u64 = 63;
 /// Generation of a machine of which nobody says which.
 const DEFAULT_ARCH: u8 = 2;
 /// Memory of a simulated core, bytes: 1 MiB to 4 GiB.
+#[cfg(feature = "simulated")]
 const HBM_BYTES: core::ops::RangeInclusive<u64> = 1 << 20..=4 << 30;
 /// Closing says what it waits for no more often than this.
 const LEAST_WARN_EVERY: Duration = Duration::from_millis(1);
@@ -46,19 +49,20 @@ impl Builder {
     /// [`Error::Backend`].
     pub fn settings(&self) -> Result<Settings, Error> {
         let backend = self.backend.or(Backend::default());
-        if backend.value == Backend::RealDriver {
-            return Err(Error::Backend {
-                backend: backend.value,
-            });
-        }
+        let device_directory = self.device_directory.or("/dev".into());
+        let found = self.look(&Lookup {
+            backend: backend.value,
+            directory: &device_directory.value,
+        })?;
+        let found = found.as_ref();
         if let Some(cores) = self.cores.told() {
             let is_good = (1..=MAX_CORES).contains(cores);
             check("cores", &wide(&self.cores.or(0)), is_good, "1 to 256")?;
         }
-        let tpbs_per_core = self.settle_tpbs_per_core()?;
-        let (devices, tpbs) = self.settle_machine(tpbs_per_core.value)?;
+        let tpbs_per_core = self.settle_tpbs_per_core(found)?;
+        let (devices, tpbs) = self.settle_machine(found, tpbs_per_core.value)?;
         let total = tpbs.value / tpbs_per_core.value;
-        let (first_core, cores) = self.settle_cores(total)?;
+        let (first_core, cores) = self.settle_cores(found, total)?;
         let compute_limit = self.compute_limit.or(COMPUTE_LIMIT);
         check(
             "compute_limit",
@@ -75,17 +79,21 @@ impl Builder {
             });
         }
         let close_warn_every = self.settle_close_warn_every()?;
-        let hbm_bytes = match &self.device {
-            None => self.settle_hbm_bytes()?.map(Some),
-            Some(_) => not_ours(None),
+        let hbm_bytes = match (&self.device, found) {
+            (Some(_), _) => not_ours(None),
+            (None, Some(_)) => of_driver(None),
+            (None, None) => self.settle_hbm_bytes()?,
         };
         Ok(Settings {
             backend,
+            device_directory,
+            sysfs: self.sysfs.or("/sys".into()),
             instance: self.instance.or(None),
             devices,
             tpbs,
             hbm_bytes,
             seed: self.seed.or(0),
+            #[cfg(feature = "simulated")]
             faults: self.faults.or(Default::default()),
             host: self.host.or(None),
             tpbs_per_core,
@@ -104,20 +112,28 @@ impl Builder {
     }
 
     /// Generation of the machine's cores.
-    pub(crate) fn arch(&self) -> u8 {
-        match (&self.device, self.instance.or(None).value) {
-            (Some(device), _) => device.shape().arch,
-            (None, Some(instance)) => instance.arch(),
-            (None, None) => DEFAULT_ARCH,
+    pub(crate) fn arch(&self, found: Option<&Found>) -> u8 {
+        match (&self.device, found, self.instance.or(None).value) {
+            (Some(device), _, _) => device.shape().arch,
+            (None, Some(found), _) => found.arch,
+            (None, None, Some(instance)) => instance.arch(),
+            (None, None, None) => DEFAULT_ARCH,
         }
     }
 
-    fn settle_hbm_bytes(&self) -> Result<Setting<u64>, Error> {
+    /// Without the simulated machine there is nothing to settle.
+    #[cfg(not(feature = "simulated"))]
+    fn settle_hbm_bytes(&self) -> Result<Setting<Option<u64>>, Error> {
+        Ok(self.hbm_bytes.or(0).map(Some))
+    }
+
+    #[cfg(feature = "simulated")]
+    fn settle_hbm_bytes(&self) -> Result<Setting<Option<u64>>, Error> {
         let bytes = self.hbm_bytes.or(MachineConfig::default().hbm_bytes);
         let is_good = HBM_BYTES.contains(&bytes.value);
         let allowed = "1048576 to 4294967296, which are 1 MiB to 4 GiB";
         check("simulated_hbm_bytes", &bytes, is_good, allowed)?;
-        Ok(bytes)
+        Ok(bytes.map(Some))
     }
 
     fn settle_close_warn_every(&self) -> Result<Setting<Duration>, Error> {
@@ -134,8 +150,8 @@ impl Builder {
     }
 
     /// Two where cores are made to be used in pairs, which is from the third generation on.
-    fn settle_tpbs_per_core(&self) -> Result<Setting<u32>, Error> {
-        let default = if self.arch() >= 3 { 2 } else { 1 };
+    fn settle_tpbs_per_core(&self, found: Option<&Found>) -> Result<Setting<u32>, Error> {
+        let default = if self.arch(found) >= 3 { 2 } else { 1 };
         let chosen = self.tpbs_per_core.or(default);
         let is_good = (1..=2).contains(&chosen.value);
         check("tpbs_per_core", &wide(&chosen), is_good, "1 or 2")?;
@@ -143,9 +159,18 @@ impl Builder {
     }
 
     /// Devices of the machine, and physical cores of all of them.
-    fn settle_machine(&self, tpbs_per_core: u32) -> Result<(Setting<u32>, Setting<u32>), Error> {
+    fn settle_machine(
+        &self,
+        found: Option<&Found>,
+        tpbs_per_core: u32,
+    ) -> Result<(Setting<u32>, Setting<u32>), Error> {
         if let Some(device) = &self.device {
             return Ok((not_ours(1), not_ours(device.shape().tpbs.into())));
+        }
+        if let Some(found) = found {
+            // CAST: at most 64.
+            let devices = found.devices.len() as u32;
+            return Ok((of_driver(devices), of_driver(found.tpbs())));
         }
         let instance = self.instance.said();
         let like = |of: fn(&crate::Instance) -> u32| match &instance {
@@ -206,23 +231,34 @@ impl Builder {
     }
 
     /// The first of the logical cores 0 to `total` - 1 that are ours, and how many.
-    fn settle_cores(&self, total: u32) -> Result<(Setting<u32>, Setting<u32>), Error> {
+    fn settle_cores(
+        &self,
+        found: Option<&Found>,
+        total: u32,
+    ) -> Result<(Setting<u32>, Setting<u32>), Error> {
         let first = self.first_core.or(0);
         if !matches!(first.origin, Origin::Environment { .. }) {
             let last = total.saturating_sub(1);
-            let allowed = format!("0 to {last}: {}", self.machine_has(total));
+            let allowed = format!("0 to {last}: {}", self.machine_has(found, total));
             check("first_core", &wide(&first), first.value < total, &allowed)?;
         }
         let left = total.saturating_sub(first.value);
-        let mut cores = self.cores.or(if self.is_by_environment { left } else { 1 });
+        // All of them are those of one device where a runtime has only one.
+        let per_device = found.map_or(total, |found| total / (found.devices.len() as u32).max(1));
+        let rest = match found {
+            Some(_) => left.min(per_device - first.value % per_device.max(1)),
+            None => left,
+        };
+        let mut cores = self.cores.or(if self.is_by_environment { rest } else { 1 });
         // In the environment no core at all means all of them.
         if cores.value == 0 && cores.origin != Origin::Builder {
-            cores.value = left;
+            cores.value = rest;
         }
         let is_good = (1..=MAX_CORES).contains(&cores.value) || cores.origin == Origin::Default;
         check("cores", &wide(&cores), is_good, "1 to 256")?;
         let last = u64::from(first.value) + u64::from(cores.value);
         if last <= u64::from(total) {
+            check_one_device(found, per_device, first.value, cores.value)?;
             return Ok((first, cores));
         }
         Err(match &cores.origin {
@@ -232,14 +268,21 @@ impl Builder {
             } if self.first_core.or(0).origin == cores.origin => Error::Variable {
                 variable,
                 value: given.clone(),
-                allowed: format!("{}: {}", consecutive_cores(total), self.machine_has(total)),
+                allowed: format!(
+                    "{}: {}",
+                    consecutive_cores(total),
+                    self.machine_has(found, total)
+                ),
             },
             Origin::Environment {
                 variable, given, ..
             } => Error::Variable {
                 variable,
                 value: given.clone(),
-                allowed: format!("a number from 0 to {left}: {}", self.machine_has(total)),
+                allowed: format!(
+                    "a number from 0 to {left}: {}",
+                    self.machine_has(found, total)
+                ),
             },
             _ => Error::Config {
                 what: "first_core + cores",
@@ -252,15 +295,18 @@ impl Builder {
                         _ => String::new(),
                     };
                     let said = of("first_core", &first) + &of("cores", &cores);
-                    format!("at most {total}: {}{said}", self.machine_has(total))
+                    format!("at most {total}: {}{said}", self.machine_has(found, total))
                 },
             },
         })
     }
 
     /// How many logical cores there are, and what says so.
-    fn machine_has(&self, total: u32) -> String {
+    fn machine_has(&self, found: Option<&Found>, total: u32) -> String {
         let plural = if total == 1 { "" } else { "s" };
+        if found.is_some() {
+            return format!("the devices of this host have {total} logical core{plural}");
+        }
         if self.device.is_some() {
             return format!("the device has {total} logical core{plural}");
         }
@@ -269,6 +315,30 @@ impl Builder {
             _ => "simulated_tpbs",
         };
         format!("the machine has {total} logical core{plural}, and {sets} sets its physical ones")
+    }
+}
+
+/// Refuses cores of two devices.
+fn check_one_device(
+    found: Option<&Found>,
+    cores_per_device: u32,
+    first: u32,
+    cores: u32,
+) -> Result<(), Error> {
+    let Some(found) = found.filter(|_| cores > 0 && cores_per_device > 0) else {
+        return Ok(());
+    };
+    let last = first + cores - 1;
+    // CAST: widening.
+    let device = |core: u32| found.devices.get((core / cores_per_device) as usize);
+    match (device(first), device(last)) {
+        (Some(of_first), Some(of_last)) if of_first != of_last => Err(Error::TwoDevices {
+            first,
+            last,
+            devices: [*of_first, *of_last],
+            cores_per_device,
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -288,6 +358,14 @@ fn not_ours<T>(value: T) -> Setting<T> {
     Setting {
         value,
         origin: Origin::Builder,
+    }
+}
+
+/// By the driver's word.
+fn of_driver<T>(value: T) -> Setting<T> {
+    Setting {
+        value,
+        origin: Origin::Driver,
     }
 }
 

@@ -13,8 +13,8 @@
 //! * A claim is all or nothing. When it is refused, the cores are asked for one by one: the first that is refused is the
 //!   one in the message, and what was got meanwhile is given back.
 //!
-//! **Ruling.** The driver does not say whose a mark is. The message names the processes that have the core's device
-//! open, when that device is open here.
+//! **Ruling.** The driver does not say whose a mark is. The message names this process when it has made the mark itself,
+//! else the others that have the core's device open, when that device is open here.
 
 use super::answers::Meaning;
 use super::calls::{refuse, within};
@@ -25,6 +25,8 @@ use super::negotiation::{Asked, Identity};
 use super::node::{Channel, Node};
 use super::processes::Told;
 use core::ops::Range;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use xu_abi::driver::claim::MAX_MARKED_CORES;
@@ -39,6 +41,8 @@ pub struct Claims {
     /// The device whose descriptor it is: the driver counts cores from it.
     first: u32,
     identity: Identity,
+    /// What this process has claimed through it, counted over all devices.
+    held: Mutex<BTreeSet<u32>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +81,7 @@ impl Claims {
             channel,
             first,
             identity,
+            held: Mutex::default(),
         }))
     }
 
@@ -127,6 +132,7 @@ impl Claims {
             }
             Err(error) => return Err(error),
         }
+        self.held.lock().extend(cores.clone());
         Ok(Claim {
             claims: Arc::clone(self),
             cores,
@@ -255,6 +261,14 @@ impl Claims {
     }
 
     fn taken(&self, core: u32, free: u32, nodes: &[Arc<Node>]) -> DriverError {
+        if self.held.lock().contains(&core) {
+            let attached = vec![self.channel.owner().pid()];
+            return DriverError::CoreTaken {
+                core,
+                free,
+                attached,
+            };
+        }
         let device = core / u32::from(self.identity.cores());
         let attached = nodes
             .iter()
@@ -280,8 +294,13 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        if !self.claims.is_here() {
+            return;
+        }
         let base = self.claims.base();
         let Range { start, end } = self.cores;
+        let mut held = self.claims.held.lock();
+        held.retain(|core| !self.cores.contains(core));
         self.claims.unmark(start - base..end - base);
     }
 }

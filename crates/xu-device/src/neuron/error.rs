@@ -92,14 +92,15 @@ pub enum DriverError {
         /// What the driver said.
         architecture: u32,
     },
-    /// Another process has a core. Nothing is claimed.
-    #[error("core {core} is claimed by another process{}", candidates(attached))]
+    /// A core is claimed. Nothing is claimed now.
+    #[error("core {core} is claimed already{}", candidates(attached))]
     CoreTaken {
         /// The core, counted over all devices.
         core: u32,
         /// How many of the cores that were asked for nobody had.
         free: u32,
-        /// Processes that have its device open, as far as the driver could be asked: one of them, most likely.
+        /// Processes that have its device open, as far as the driver could be asked: one of them, most likely. This process
+        /// alone when it has the core itself.
         attached: Vec<u32>,
     },
     /// A reset did not succeed.

@@ -5,15 +5,20 @@
 //!
 //! ```text
 //!  core block + EVENT_WINDOW       256 events, 4 bytes each     load and store, one bit
+//!             + SEMAPHORE_READ     256 semaphores               load
+//!             + SEMAPHORE_SET, _ADD, _SUBTRACT                  store: one of them above zero may be a doorbell
 //!             + SEQUENCER_MEMORY   4 KiB                        load and store
 //!             + TAIL_INCREMENT     Tx, Rx, 4 bytes each         store: adds to the published tail
 //! ```
 
 use super::memory::Memory;
+use super::tpb::Tpb;
 use crate::map::{self, AddressMap};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
-use xu_abi::{DeviceAddr, EventIndex, TpbIndex};
+use std::sync::Arc;
+use xu_abi::driver::core_window;
+use xu_abi::{DeviceAddr, EventIndex, SemIndex, TpbIndex};
 
 const WORD: u64 = 4;
 const EVENTS: u64 = 256;
@@ -36,9 +41,28 @@ pub(super) enum Target {
     SequencerMemory(TpbIndex, usize),
     /// An event register.
     Event(TpbIndex, EventIndex),
+    /// One of the four registers of a semaphore.
+    Semaphore(TpbIndex, SemIndex, Access),
     /// A tail-increment register of a core's model-exec queue.
     TailIncrement(TpbIndex, Side),
 }
+
+/// What a register does with its semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Set,
+    Add,
+    Subtract,
+}
+
+/// Where the registers of semaphores begin in the block of a core, 4 bytes each.
+const SEMAPHORES: [(u64, Access); 4] = [
+    (core_window::SEMAPHORE_READ, Access::Read),
+    (core_window::SEMAPHORE_SET, Access::Set),
+    (core_window::SEMAPHORE_ADD, Access::Add),
+    (core_window::SEMAPHORE_SUBTRACT, Access::Subtract),
+];
 
 /// The registers of one core's block.
 #[derive(Debug)]
@@ -57,21 +81,28 @@ pub(super) struct Bus {
     /// HBM and host memory.
     pub(super) memory: Memory,
     addresses: AddressMap,
+    /// For their semaphores. Their locks are taken while that of the DMA queue is held.
+    tpbs: Arc<[Tpb]>,
     registers: Vec<Registers>,
 }
 
 impl Bus {
-    pub(super) fn new(memory: Memory, addresses: AddressMap, tpbs: u16) -> Self {
+    pub(super) fn new(memory: Memory, addresses: AddressMap, tpbs: Arc<[Tpb]>) -> Self {
         Self {
             memory,
             addresses,
-            registers: (0..tpbs).map(|_| Registers::new()).collect(),
+            registers: tpbs.iter().map(|_| Registers::new()).collect(),
+            tpbs,
         }
     }
 
     /// The registers of a core. A core that does not exist has none.
     pub(super) fn registers(&self, tpb: TpbIndex) -> Option<&Registers> {
         self.registers.get(usize::from(tpb.get()))
+    }
+
+    fn tpb(&self, tpb: TpbIndex) -> Option<&Tpb> {
+        self.tpbs.get(usize::from(tpb.get()))
     }
 
     /// What lies at `addr`, when `bytes` bytes of one thing do.
@@ -95,9 +126,18 @@ impl Bus {
             return (end <= map::SEQUENCER_MEMORY_BYTES)
                 .then_some(Target::SequencerMemory(tpb, inside as usize));
         }
-        let event = offset.checked_sub(map::EVENT_WINDOW)? / WORD;
-        // CAST: less than 256.
-        (is_word && event < EVENTS).then_some(Target::Event(tpb, EventIndex::new(event as u8)))
+        // 256 events, and 256 semaphores in each of their windows.
+        let index = |window: u64| u8::try_from(offset.checked_sub(window)? / WORD).ok();
+        if !is_word {
+            return None;
+        }
+        if let Some(event) = index(map::EVENT_WINDOW) {
+            return Some(Target::Event(tpb, EventIndex::new(event)));
+        }
+        SEMAPHORES.iter().find_map(|(window, access)| {
+            let semaphore = SemIndex::new(index(*window)?);
+            Some(Target::Semaphore(tpb, semaphore, *access))
+        })
     }
 
     /// Loads the source of a copy; `None` when it cannot be read.
@@ -112,7 +152,11 @@ impl Bus {
                 let value = u32::from(self.registers(tpb)?.event(event));
                 into.copy_from_slice(&value.to_le_bytes());
             }
-            Target::TailIncrement(..) => return None,
+            Target::Semaphore(tpb, index, Access::Read) => {
+                let value = self.tpb(tpb)?.value(index).ok()?;
+                into.copy_from_slice(&value.to_le_bytes());
+            }
+            Target::Semaphore(..) | Target::TailIncrement(..) => return None,
         }
         Some(target)
     }
@@ -129,6 +173,17 @@ impl Bus {
             Target::Event(tpb, event) => {
                 let value = u32::from_le_bytes(bytes.try_into().ok()?);
                 self.registers(tpb)?.set_event(event, value & 1 != 0);
+            }
+            Target::Semaphore(tpb, index, access) => {
+                let value = i32::from_le_bytes(bytes.try_into().ok()?);
+                let core = self.tpb(tpb)?;
+                match access {
+                    Access::Read => return None,
+                    Access::Set => core.set(index, value),
+                    Access::Add => core.add(index, value),
+                    Access::Subtract => core.add(index, value.saturating_neg()),
+                }
+                .ok()?;
             }
             Target::TailIncrement(tpb, side) => {
                 let value = u32::from_le_bytes(bytes.try_into().ok()?);
@@ -197,13 +252,15 @@ impl Registers {
 mod tests {
     use super::*;
 
+    fn bus(tpbs: u16) -> Bus {
+        let memory = Memory::new(1, 1 << 20, 1 << 20).unwrap();
+        let tpbs = (0..tpbs).map(TpbIndex::new).map(Tpb::new).collect();
+        Bus::new(memory, AddressMap::Simulated, tpbs)
+    }
+
     #[test]
     fn registers_take_one_aligned_word() {
-        let bus = Bus::new(
-            Memory::new(1, 1 << 20, 1 << 20).unwrap(),
-            AddressMap::Simulated,
-            2,
-        );
+        let bus = bus(2);
         let tpb = TpbIndex::new(1);
         let event = EventIndex::new(255);
         let at = AddressMap::Simulated.event_register(tpb, event);
@@ -231,11 +288,7 @@ mod tests {
 
     #[test]
     fn stores_act_on_registers() {
-        let bus = Bus::new(
-            Memory::new(1, 1 << 20, 1 << 20).unwrap(),
-            AddressMap::Simulated,
-            1,
-        );
+        let bus = bus(1);
         let tpb = TpbIndex::new(0);
         let registers = bus.registers(tpb).unwrap();
         for _ in 0..2 {
@@ -258,5 +311,43 @@ mod tests {
         bus.store(AddressMap::Simulated.sequencer_memory(tpb), b"abc");
         bus.load(AddressMap::Simulated.sequencer_memory(tpb), &mut back);
         assert_eq!(&back, b"abc");
+    }
+
+    #[test]
+    fn a_semaphore_is_four_registers() {
+        let bus = bus(2);
+        let tpb = TpbIndex::new(1);
+        let at = |window: u64, index: u64| {
+            DeviceAddr::new(AddressMap::Simulated.core_block(tpb) + window + 4 * index)
+        };
+        let store = |window, value: i32| bus.store(at(window, 255), &value.to_le_bytes());
+        let value = || bus.tpb(tpb).unwrap().value(SemIndex::new(255)).unwrap();
+        for (window, operand, then) in [
+            (core_window::SEMAPHORE_SET, 7, 7),
+            (core_window::SEMAPHORE_ADD, 3, 10),
+            (core_window::SEMAPHORE_SUBTRACT, 12, -2),
+            (core_window::SEMAPHORE_SUBTRACT, i32::MIN, i32::MAX - 2),
+        ] {
+            assert!(store(window, operand).is_some());
+            assert_eq!(value(), then);
+        }
+        assert_eq!(store(core_window::SEMAPHORE_READ, 1), None);
+        let mut read = [0; 4];
+        assert!(
+            bus.load(at(core_window::SEMAPHORE_READ, 255), &mut read)
+                .is_some()
+        );
+        assert_eq!(i32::from_le_bytes(read), i32::MAX - 2);
+        assert!(
+            bus.load(at(core_window::SEMAPHORE_ADD, 0), &mut read)
+                .is_none()
+        );
+        // Behind the last window, and between events and semaphores.
+        for nothing in [
+            at(core_window::SEMAPHORE_SUBTRACT, 256),
+            at(map::EVENT_WINDOW, 256),
+        ] {
+            assert_eq!(bus.resolve(nothing, 4), None);
+        }
     }
 }

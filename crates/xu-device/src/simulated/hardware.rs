@@ -20,18 +20,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xu_abi::{SemIndex, TpbIndex};
 
+/// DMA queues by engine and queue.
+type OtherQueues = BTreeMap<(u32, u32), Arc<Mutex<Queue>>>;
+
 /// What clients, sequencers and transfer queues share.
 #[derive(Debug)]
 pub(super) struct Hardware {
     pub(super) bus: Bus,
-    pub(super) tpbs: Vec<Tpb>,
+    pub(super) tpbs: Arc<[Tpb]>,
     pub(super) host_clock: HostClock,
     pub(super) tick_counter: TickCounter,
     pub(super) costs: Costs,
     pub(super) rendezvous: Rendezvous,
     pub(super) injector: Injector,
-    /// DMA queues that belong to no core, by engine and queue: there once they are initialised.
-    pub(super) other_queues: Mutex<BTreeMap<(u32, u32), Arc<Mutex<Queue>>>>,
+    /// Those that belong to no core: there once they are initialised.
+    pub(super) other_queues: Mutex<OtherQueues>,
     /// Whether the device has gone. Relaxed: nothing else is read because of it.
     lost: AtomicBool,
 }
@@ -41,9 +44,11 @@ impl Hardware {
     pub(super) fn new(config: &MachineConfig, addresses: AddressMap, memory: Memory) -> Self {
         let host_clock = HostClock::new(config.time);
         let now = host_clock.now_ns();
+        let cores = (0..config.tpbs).map(TpbIndex::new);
+        let tpbs: Arc<[Tpb]> = cores.map(Tpb::new).collect();
         Self {
-            bus: Bus::new(memory, addresses, config.tpbs),
-            tpbs: (0..config.tpbs).map(TpbIndex::new).map(Tpb::new).collect(),
+            bus: Bus::new(memory, addresses, Arc::clone(&tpbs)),
+            tpbs,
             host_clock,
             tick_counter: TickCounter::start(config.seed, config.clock_drift, now),
             costs: config.costs,
@@ -87,7 +92,7 @@ impl Hardware {
     /// The device goes: every core stops, and every call fails from now on.
     pub(super) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
-        for tpb in &self.tpbs {
+        for tpb in &*self.tpbs {
             tpb.lose();
         }
     }

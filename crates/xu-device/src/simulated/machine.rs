@@ -170,7 +170,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        for tpb in &self.hardware.tpbs {
+        for tpb in &*self.hardware.tpbs {
             tpb.stop();
         }
         for thread in self.threads.drain(..) {

@@ -89,9 +89,13 @@ impl NotificationQueues {
         self.policy
     }
 
-    /// Writes the mask registers. Records that wait go on as they now say.
-    pub(super) fn set_policy(&mut self, memory: &Memory, policy: NotificationPolicy) {
-        self.policy = policy;
+    /// Changes the mask registers. Records that wait go on as they now say.
+    pub(super) fn change_policy(
+        &mut self,
+        memory: &Memory,
+        change: impl FnOnce(&mut NotificationPolicy),
+    ) {
+        change(&mut self.policy);
         self.settle(memory);
     }
 

@@ -293,18 +293,18 @@ impl Ports<'_> {
             .policy())
     }
 
-    /// Writes the mask registers of a core.
+    /// Changes the mask registers of a core. Records that wait go on as they then say.
     ///
     /// # Errors
     /// As [`Ports::semaphore`].
-    pub fn set_notification_policy(
+    pub fn change_notification_policy(
         self,
         tpb: TpbIndex,
-        policy: NotificationPolicy,
+        change: impl FnOnce(&mut NotificationPolicy),
     ) -> Result<(), DeviceError> {
         let hardware = &self.0.hardware;
         let core = hardware.alive_tpb(tpb)?;
-        core.with_notifications(|queues| queues.set_policy(&hardware.bus.memory, policy));
+        core.with_notifications(|queues| queues.change_policy(&hardware.bus.memory, change));
         Ok(())
     }
 

@@ -17,6 +17,8 @@
 //! | `plan_data` | the plan as data: round trips, refusals, when rules apply |
 //! | `collectives` | cores that wait for each other |
 //! | `stepping` | virtual time |
+//! | `ports` | the machine as a driver sees it |
+//! | `foreign` | a machine over memory that the test keeps |
 #![cfg(feature = "simulated")]
 #![expect(
     clippy::unwrap_used,
@@ -27,11 +29,13 @@ mod collectives;
 mod dma;
 mod execution;
 mod faults;
+mod foreign;
 mod hanging;
 mod hostile;
 mod notification;
 mod plan_calls;
 mod plan_data;
 mod plan_records;
+mod ports;
 mod stepping;
 mod support;

@@ -45,14 +45,14 @@ fn p4_a_refusal_names_the_core_and_nothing_is_claimed() {
     let (script, claims) = claims(V2, 0);
     script.take_cores(&[3]);
     let error = claims.claim(0..4, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "core 3 is claimed by another process");
+    assert_eq!(error.to_string(), "core 3 is claimed already");
     assert_eq!(error.status(), xu_device::Status::EXEC_NC_BUSY);
     assert!(script.marked().is_empty());
     let claim = claims.claim(0..3, &[]).unwrap();
     assert_eq!(script.marked(), [0, 1, 2]);
     drop(claim);
     let error = claims.claim(3..4, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "core 3 is claimed by another process");
+    assert_eq!(error.to_string(), "core 3 is claimed already");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn p4_a_refusal_names_who_has_the_device_open() {
     let error = claims.claim(2..4, &[node]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "core 3 is claimed by another process; the device is open in process 4711"
+        "core 3 is claimed already; the device is open in process 4711"
     );
 }
 
@@ -139,7 +139,7 @@ fn cores_are_counted_over_all_devices() {
     );
     script.take_cores(&[2]);
     let error = claims.claim(16..20, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "core 18 is claimed by another process");
+    assert_eq!(error.to_string(), "core 18 is claimed already");
 }
 
 #[test]

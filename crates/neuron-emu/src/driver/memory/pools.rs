@@ -50,7 +50,7 @@ impl Pools {
         let bytes = config.hbm_bytes.min(table.hbm_bytes) / PAGE * PAGE;
         let host_bytes = config.host_bytes / PAGE * PAGE;
         // Host memory is one for all devices: each has its own part of it.
-        let host = table.host_bit + EMULATED_HOST_CHUNKS + u64::from(device) * host_bytes;
+        let host = table.host_bit + EMULATED_HOST_CHUNKS + u64::from(device) * config.host_bytes;
         let own = host + host_bytes.saturating_sub(OWN);
         Self {
             hbm: table

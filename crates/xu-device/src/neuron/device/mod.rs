@@ -51,7 +51,7 @@ use core::ops::Range;
 use core::time::Duration;
 use memory::Memory;
 use notifications::Notifications;
-use parking_lot::Mutex;
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use queues::Queues;
 use shared::{Attachment, Shared};
 use std::path::PathBuf;
@@ -101,8 +101,8 @@ pub struct NeuronDevice {
     shape: Shape,
     device: u32,
     cores: Range<u8>,
-    /// `None` only while it is dropped.
-    live: Option<Live>,
+    /// `None` once it is closed.
+    live: RwLock<Option<Live>>,
 }
 
 /// Everything that is open. The fields drop in this order.
@@ -162,7 +162,11 @@ impl NeuronDevice {
         let base = options.device * u32::from(claims.identity().cores());
         let global = base + u32::from(cores.start)..base + u32::from(cores.end);
         let claim = claims.claim(global, &[]).map_err(|error| match error {
-            DriverError::CoreTaken { core, free, .. } => {
+            DriverError::CoreTaken {
+                core,
+                free,
+                attached: none,
+            } if none.is_empty() => {
                 // Attached for a moment, for the message alone.
                 let attachment = shared.attach(kernel, &options.directory, options.device);
                 let attached = attachment.and_then(|there| attached(there.node()));
@@ -205,7 +209,7 @@ impl NeuronDevice {
             },
             device: options.device,
             cores,
-            live: Some(live),
+            live: RwLock::new(Some(live)),
         }))
     }
 
@@ -221,8 +225,25 @@ impl NeuronDevice {
         self.cores.clone()
     }
 
-    fn live(&self) -> Result<&Live, DeviceError> {
-        self.live.as_ref().ok_or(DeviceError::Lost)
+    /// Closes it before its last owner goes: whatever is called afterwards gets [`DeviceError::Lost`], and memory that somebody
+    /// still has is freed. Cores that were told of such memory are reset before that.
+    ///
+    /// Nothing is done in a child of a fork.
+    pub fn close(&self) {
+        let live = self.live.read();
+        if !live.as_ref().is_some_and(Live::is_here) {
+            return;
+        }
+        drop(live);
+        // Held while it goes, so that nobody opens the chip meanwhile; see there.
+        let shared = Shared::lock();
+        let live = self.live.write().take();
+        drop(live);
+        drop(shared);
+    }
+
+    fn live(&self) -> Result<MappedRwLockReadGuard<'_, Live>, DeviceError> {
+        RwLockReadGuard::try_map(self.live.read(), Option::as_ref).map_err(|_| DeviceError::Lost)
     }
 }
 
@@ -238,18 +259,15 @@ impl core::fmt::Debug for NeuronDevice {
 
 impl Drop for NeuronDevice {
     fn drop(&mut self) {
-        // Without the lock, which a child of a fork may never get: there nothing is called, whatever is dropped.
-        let here = self
-            .live
-            .as_ref()
-            .is_some_and(|live| live.node().owner().is_here());
-        let shared = here.then(Shared::lock);
-        drop(self.live.take());
-        drop(shared);
+        self.close();
     }
 }
 
 impl Live {
+    fn is_here(&self) -> bool {
+        self.node().owner().is_here()
+    }
+
     fn node(&self) -> &Arc<Node> {
         self.attachment.node()
     }
@@ -411,7 +429,7 @@ impl Device for NeuronDevice {
 
     /// No doorbell that waits, no DMA queue with descriptors left. An execution that moves nothing is not seen.
     fn quiesce(&self, tpb: TpbIndex, limit: Duration) -> Result<(), DeviceError> {
-        rest::quiesce(self.live()?, tpb, limit)
+        rest::quiesce(&*self.live()?, tpb, limit)
     }
 }
 

@@ -1,0 +1,112 @@
+//! What tests and front ends ask of the emulator that no program can: traces, bugs, faults, what is left, sysfs.
+
+use super::bug::Bug;
+use super::remains::Remains;
+use super::sysfs::Sysfs;
+use super::trace::{Event, Traced};
+use super::{Emulator, reset};
+use crate::config::DriverRule;
+use std::io;
+use std::path::{Path, PathBuf};
+use xu_abi::driver::errno;
+use xu_device::simulated::Injection;
+
+impl Emulator {
+    /// One more thing that goes wrong, from now on.
+    pub fn inject(&self, rule: DriverRule) {
+        for device in &self.devices {
+            device.faults.add(rule);
+        }
+    }
+
+    /// Where the real driver would have crashed, in the order in which it happened. A test that leaves any has failed.
+    #[must_use]
+    pub fn bugs(&self) -> Vec<Bug> {
+        self.system.bugs.lock().clone()
+    }
+
+    /// The last things that happened, the oldest first.
+    #[must_use]
+    pub fn trace(&self) -> Vec<Traced> {
+        self.system.trace().entries()
+    }
+
+    /// Forgets what has happened.
+    pub fn clear_trace(&self) {
+        self.system.trace().clear();
+    }
+
+    /// A directory that stands for `/sys`; it goes with the emulator.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn sysfs_root(&self) -> io::Result<PathBuf> {
+        let mut sysfs = self.sysfs.lock();
+        if sysfs.is_none() {
+            *sysfs = Some(Sysfs::create(&self.devices)?);
+        }
+        let root = sysfs.as_ref().map(|sysfs| sysfs.tree.root().to_owned());
+        Ok(root.unwrap_or_default())
+    }
+
+    /// Has the files of sysfs show what there is now. They do when a process is done, without this.
+    ///
+    /// # Errors
+    /// They could not be written.
+    pub fn refresh_sysfs(&self) -> io::Result<()> {
+        match &mut *self.sysfs.lock() {
+            Some(sysfs) => sysfs.refresh(&self.devices),
+            None => Ok(()),
+        }
+    }
+
+    /// A program is about to open a file, with this path. The kernel makes the text of a file of sysfs when it is opened:
+    /// front ends call this so that those of the emulator are new, too.
+    pub fn opening(&self, path: &Path) {
+        let is_sysfs = |sysfs: &Sysfs| path.starts_with(sysfs.tree.root());
+        let is_read = self.sysfs.lock().as_ref().is_some_and(is_sysfs);
+        if is_read {
+            self.counters_moved();
+        }
+    }
+
+    /// A process is done, or somebody looks: counters may have moved.
+    pub(super) fn counters_moved(&self) {
+        if let Err(error) = self.refresh_sysfs() {
+            let what = format!("sysfs cannot be written: {error}");
+            self.system.record(0, None, Event::Warning(what));
+        }
+    }
+
+    /// What root does by writing to the file `reset` of a device.
+    ///
+    /// # Errors
+    /// ENOENT: no such device; EBUSY: somebody has it open.
+    pub fn reset_node(&self, node: u32) -> Result<(), i32> {
+        // CAST: widening.
+        let device = self.devices.get(node as usize).ok_or(errno::ENOENT)?;
+        let files = self.files.lock();
+        if files.is_open(node) {
+            return Err(errno::EBUSY);
+        }
+        reset::whole(device);
+        drop(files);
+        self.counters_moved();
+        Ok(())
+    }
+
+    /// Which faults of the hardware's plan have happened on a device, the oldest first; none for a device that is not there.
+    #[must_use]
+    pub fn injected(&self, node: u32) -> Vec<Injection> {
+        // CAST: widening.
+        let device = self.devices.get(node as usize);
+        device.map_or_else(Vec::new, |device| device.chip.injected())
+    }
+
+    /// What processes have left, or have still.
+    #[must_use]
+    pub fn remains(&self) -> Remains {
+        let files = self.files.lock();
+        Remains::of(&self.devices, &files)
+    }
+}

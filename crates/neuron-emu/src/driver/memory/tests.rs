@@ -1,1 +1,0 @@
-//! What chunks promise.

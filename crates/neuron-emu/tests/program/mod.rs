@@ -1,0 +1,233 @@
+//! The program that the tests put under the emulator: this test binary once more, in a role that the environment names.
+
+use neuron_emu::config::Waits;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::libc;
+use nix::sys::pthread::{pthread_kill, pthread_self};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::stat::Mode;
+use nix::unistd::{ForkResult, fork, pause};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdout, Command, exit};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use xu_abi::driver::errno::Answer;
+use xu_abi::driver::ioctl as table;
+
+const ROLE: &str = "NEURON_EMU_TEST_ROLE";
+
+/// Calls that the role `storm` makes.
+pub(crate) const STORM: usize = 2000;
+
+/// Answer of COMPATIBLE_VERSION.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) max: u32,
+    pub(crate) min: u32,
+}
+
+/// Argument of CINIT_SET_STATE.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct CoreState {
+    core: u32,
+    state: u32,
+    new_state: u32,
+}
+
+pub(crate) fn open(path: &str, flags: OFlag) -> Result<OwnedFd, Errno> {
+    nix::fcntl::open(path, flags, Mode::empty())
+}
+
+pub(crate) fn ioctl<A>(node: &OwnedFd, request: u32, argument: &mut A) -> Answer {
+    // SAFETY: the emulator writes no more than the request's structure, and the tests pass one of that size.
+    let returned = unsafe { libc::ioctl(node.as_raw_fd(), request.into(), &raw mut *argument) };
+    answer(returned)
+}
+
+/// With a pointer that need not be one.
+pub(crate) fn ioctl_with_pointer(node: &OwnedFd, request: u32, pointer: usize) -> Answer {
+    // SAFETY: who serves the call copies from and to the address, and fails if nothing is there.
+    answer(unsafe { libc::ioctl(node.as_raw_fd(), request.into(), pointer) })
+}
+
+/// On a descriptor that need not be one.
+pub(crate) fn ioctl_at(number: i32, request: u32) -> Answer {
+    // SAFETY: a null pointer, which is checked as any.
+    answer(unsafe { libc::ioctl(number, request.into(), 0_usize) })
+}
+
+fn answer(returned: i32) -> Answer {
+    match returned {
+        0 => Answer::Done,
+        -1 => Answer::Errno(Errno::last_raw()),
+        positive => Answer::Positive(positive),
+    }
+}
+
+/// The error number of dup2, if it fails.
+pub(crate) fn dup2_errno(from: i32, onto: i32) -> Option<i32> {
+    // SAFETY: the tests name descriptors that they own, or numbers that are free.
+    let done = unsafe { libc::dup2(from, onto) };
+    (done < 0).then(Errno::last_raw)
+}
+
+pub(crate) fn close_range(first: u32, last: u32) {
+    // SAFETY: the tests have no descriptors there but those that they want closed.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    assert_eq!(done, 0);
+}
+
+pub(crate) fn long_waits() -> Waits {
+    Waits {
+        core_init: Duration::from_secs(3600),
+        ..Waits::default()
+    }
+}
+
+/// This binary in a role.
+pub(crate) fn command(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["program::play", "--exact", "--nocapture"]);
+    command.env(ROLE, role);
+    command
+}
+
+/// Until a program has said that it is there.
+pub(crate) fn wait_until_ready(output: ChildStdout) -> BufReader<ChildStdout> {
+    let mut lines = BufReader::new(output);
+    wait_for(&mut lines, "ready");
+    lines
+}
+
+/// Until a line with this text.
+pub(crate) fn wait_for(lines: &mut BufReader<ChildStdout>, text: &str) {
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "no {text:?} came");
+    }
+}
+
+fn say(text: &str) {
+    let mut output = std::io::stdout();
+    output.write_all(format!("\n{text}\n").as_bytes()).unwrap();
+    output.flush().unwrap();
+}
+
+/// Not a test: what the program does. Without a role nothing.
+#[test]
+fn play() {
+    match std::env::var(ROLE).as_deref() {
+        Err(_) => {}
+        Ok("open-and-exit") => {
+            let node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+            std::mem::forget(node);
+            exit(0);
+        }
+        Ok("open-and-stay") => {
+            let _node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+            stay();
+        }
+        Ok("stay") => stay(),
+        Ok("fork") => play_fork(),
+        Ok("exec") => play_exec(),
+        Ok("interrupted") => play_interrupted(),
+        Ok("storm") => play_storm(),
+        Ok(other) => panic!("role {other}"),
+    }
+}
+
+fn stay() -> ! {
+    say("ready");
+    loop {
+        pause();
+    }
+}
+
+/// The parent ends; the child closes when its input ends.
+fn play_fork() {
+    let node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+    // SAFETY: the child reads, closes, writes and exits: it takes no lock that another thread may have held, since
+    //   nothing else writes to the standard streams meanwhile.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Parent { .. } => exit(0),
+        ForkResult::Child => {
+            let mut nothing = Vec::new();
+            std::io::stdin().read_to_end(&mut nothing).unwrap();
+            drop(node);
+            say("done");
+            exit(0);
+        }
+    }
+}
+
+fn play_exec() {
+    let closing = open("/dev/neuron0", OFlag::O_RDWR | OFlag::O_CLOEXEC).unwrap();
+    let staying = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+    let failed = command("stay").exec();
+    panic!("{failed} with {closing:?} and {staying:?}");
+}
+
+fn play_interrupted() {
+    let node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+    // The second process that wants to initialise a core waits.
+    let request = table::CINIT_SET_STATE.request();
+    let mut state = CoreState {
+        core: 0,
+        state: 1,
+        new_state: 0,
+    };
+    assert_eq!(ioctl(&node, request, &mut state), Answer::Done);
+    let answer = under_signals(|| ioctl(&node, request, &mut state));
+    say(&format!("answer: {answer:?}"));
+    exit(0);
+}
+
+fn play_storm() {
+    let node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+    let request = table::COMPATIBLE_VERSION.request();
+    under_signals(|| {
+        for _ in 0..STORM {
+            let mut version = Version::default();
+            assert_eq!(ioctl(&node, request, &mut version), Answer::Done);
+            assert_eq!(version, Version { min: 5, max: 7 });
+        }
+    });
+    exit(0);
+}
+
+/// Ends the signals, even when a call was not as expected.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Signals come all the time. A call that is not being served is restarted after each.
+fn under_signals<T>(calls: impl FnOnce() -> T) -> T {
+    extern "C" fn nothing(_: i32) {}
+    let handler = SigHandler::Handler(nothing);
+    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler does nothing.
+    unsafe { sigaction(Signal::SIGUSR1, &action) }.unwrap();
+    let target = pthread_self();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Relaxed: nothing else is passed on.
+            while !over.load(Ordering::Relaxed) {
+                pthread_kill(target, Signal::SIGUSR1).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let _over = Over(&over);
+        calls()
+    })
+}
