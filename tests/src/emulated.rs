@@ -4,7 +4,7 @@
 
 use crate::Parts;
 use neuron_emu::{Config, Emulator, run};
-use nrta::{Builder, Runtime};
+use nrta::{Backend, Builder, Runtime};
 use std::sync::Arc;
 use xu_abi::driver::Arch;
 use xu_device::Device;
@@ -84,12 +84,12 @@ impl Emulated {
     }
 
     /// Opens runtimes on a device.
-    ///
-    /// # Panics
-    /// When the device cannot be opened.
     #[must_use]
     pub fn builder(&self, device: u32) -> Builder {
-        Runtime::builder().device(self.device(device))
+        let cores = u32::from(self.emulator.config().arch.table().cores);
+        Runtime::builder()
+            .backend(Backend::RealDriver)
+            .first_core(device * cores)
     }
 
     /// A device without a runtime.

@@ -7,7 +7,8 @@ use nix::sys::stat::Mode;
 use std::os::fd::{AsRawFd, OwnedFd};
 use xu_abi::driver::errno::Answer;
 use xu_abi::driver::{
-    DeviceInfo, DmaQueueInit, Ioctl, MemAllocV2MemType64, MemBufCopy64, MemFree, MemGetExtendedInfo, ioctl,
+    DeviceInfo, DmaQueueInit, Ioctl, MemAllocV2MemType64, MemBufCopy64, MemFree,
+    MemGetExtendedInfo, ioctl,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -97,12 +98,21 @@ impl Node {
             version: 1,
             ..MemGetExtendedInfo::ZEROED
         };
-        assert_eq!(self.ask(ioctl::MEM_GET_EXTENDED_INFO, &mut info), Answer::Done);
+        assert_eq!(
+            self.ask(ioctl::MEM_GET_EXTENDED_INFO, &mut info),
+            Answer::Done
+        );
         info.pa
     }
 
     /// Copies between a buffer and a chunk.
-    pub(crate) fn copy(&self, mem_handle: u64, offset: u64, buffer: &mut [u8], store: bool) -> Answer {
+    pub(crate) fn copy(
+        &self,
+        mem_handle: u64,
+        offset: u64,
+        buffer: &mut [u8],
+        store: bool,
+    ) -> Answer {
         let argument = MemBufCopy64 {
             mem_handle,
             buffer: buffer.as_mut_ptr().expose_provenance() as u64,

@@ -8,10 +8,10 @@ use xu_abi::driver::errno::{
 };
 use xu_abi::driver::ioctl as row;
 use xu_abi::driver::{
-    AppInfo, CinitSet, CompatibleVersion, Crwl, CrwlNcMap, CrwlNcMapExt, DeviceBasicInfo, DeviceBdf,
-    DeviceBdfExt, DeviceDriverInfo, DeviceInfo, DeviceReady, DeviceReset, DmabufFd, GetAppsInfo,
-    GetLogicalToPhysicalNcMap, HostDeviceIdToRidMap, NcModelStartedCount, NeuronDsInfo, PodCtrl,
-    PodCtrlV2, PodInfo, PodStatus, PodStatusV2, PostMetric, Printk,
+    AppInfo, CinitSet, CompatibleVersion, Crwl, CrwlNcMap, CrwlNcMapExt, DeviceBasicInfo,
+    DeviceBdf, DeviceBdfExt, DeviceDriverInfo, DeviceInfo, DeviceReady, DeviceReset, DmabufFd,
+    GetAppsInfo, GetLogicalToPhysicalNcMap, HostDeviceIdToRidMap, NcModelStartedCount,
+    NeuronDsInfo, PodCtrl, PodCtrlV2, PodInfo, PodStatus, PodStatusV2, PostMetric, Printk,
 };
 use zerocopy::{FromBytes, IntoBytes, KnownLayout};
 
@@ -118,7 +118,12 @@ pub(super) const CASES: &[Case] = &[
         assert_eq!(n.call(row::ACQUIRE_NEURON_DS, datastore(0)), Done);
         n.call(row::RELEASE_NEURON_DS, datastore(0))
     }, Done, |n| n.blind(row::RELEASE_NEURON_DS), Positive(24)),
-    Case::new(row::CRWL_READER_ENTER, |n| n.call(row::CRWL_READER_ENTER, lock(0, OURS)), Done, |n| n.call(row::CRWL_READER_ENTER, lock(8, OURS)), Errno(EINVAL)),
+    // Only with the identity that a writer has given the core.
+    Case::new(row::CRWL_READER_ENTER, |n| {
+        assert_eq!(n.call(row::CRWL_WRITER_ENTER, lock(0, OURS)), Done);
+        assert_eq!(n.call(row::CRWL_WRITER_DOWNGRADE, lock(0, OURS)), Done);
+        n.call(row::CRWL_READER_ENTER, lock(0, OURS))
+    }, Done, |n| n.call(row::CRWL_READER_ENTER, lock(8, OURS)), Errno(EINVAL)),
     Case::new(row::CRWL_READER_EXIT, |n| {
         assert_eq!(n.call(row::CRWL_WRITER_ENTER, lock(0, OURS)), Done);
         assert_eq!(n.call(row::CRWL_WRITER_DOWNGRADE, lock(0, OURS)), Done);

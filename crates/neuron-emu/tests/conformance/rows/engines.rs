@@ -6,10 +6,11 @@ use xu_abi::driver::errno::Answer::{self, Done, Errno, Positive};
 use xu_abi::driver::errno::{E2BIG, EACCES, EFBIG, EINVAL, ENOSYS, ENOTTY, EPERM};
 use xu_abi::driver::ioctl as row;
 use xu_abi::driver::{
-    BarRw, DmaAckCompleted, DmaCopyDescriptors, DmaCopyDescriptors64, DmaDescriptorCopyout, DmaEngGetState,
-    DmaEngSetState, DmaEngState, DmaQueueCopyStart, DmaQueueGetState, DmaQueueInitBatch, DmaQueueRelease,
-    DmaQueueState, Event, Ioctl, NotificationsInitV1, NotificationsInitV2,
-    NotificationsInitWithReallocV2, NotificationsQueueInfo, ReadHwCounters, ResourceMmapInfo, Semaphore,
+    BarRw, DmaAckCompleted, DmaCopyDescriptors, DmaCopyDescriptors64, DmaDescriptorCopyout,
+    DmaEngGetState, DmaEngSetState, DmaEngState, DmaQueueCopyStart, DmaQueueGetState,
+    DmaQueueInitBatch, DmaQueueRelease, DmaQueueState, Event, Ioctl, NotificationsInitV1,
+    NotificationsInitV2, NotificationsInitWithReallocV2, NotificationsQueueInfo, ReadHwCounters,
+    ResourceMmapInfo, Semaphore,
 };
 
 /// One more than there are.
@@ -66,7 +67,10 @@ fn engine_state(node: &Node, eng_id: u32) -> Answer {
         ..DmaEngGetState::ZEROED
     };
     let answer = node.call(row::DMA_ENG_GET_STATE, argument);
-    assert!(answer != Done || (state.revision_id, state.max_queues) == (4, 16), "{state:?}");
+    assert!(
+        answer != Done || (state.revision_id, state.max_queues) == (4, 16),
+        "{state:?}"
+    );
     answer
 }
 

@@ -7,9 +7,9 @@ use xu_abi::driver::errno::{EAGAIN, EINVAL, ENOMEM};
 use xu_abi::driver::ioctl as row;
 use xu_abi::driver::{
     DumpMemChunks, Ioctl, MemAlloc, MemAllocV2, MemAllocV2MemType, MemAllocV2MemType64, MemBufCopy,
-    MemBufCopy64, MemChunk, MemCopy, MemCopy64, MemCopyAsync, MemCopyAsync64, MemCopyAsyncWait, MemFree,
-    MemGetExtendedInfo, MemGetInfo, MemGetMcMmapInfo, MemGetMcMmapInfoV2, MemGetPa, Memset, Memset64,
-    ProgramEngine, ProgramEngineNc, ProgramEngineNc64,
+    MemBufCopy64, MemChunk, MemCopy, MemCopy64, MemCopyAsync, MemCopyAsync64, MemCopyAsyncWait,
+    MemFree, MemGetExtendedInfo, MemGetInfo, MemGetMcMmapInfo, MemGetMcMmapInfoV2, MemGetPa,
+    Memset, Memset64, ProgramEngine, ProgramEngineNc, ProgramEngineNc64,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -65,11 +65,13 @@ fn mem_alloc_mt(node: &Node, align: u64) -> Answer {
 }
 
 fn mem_alloc_mt64(node: &Node, size: u64) -> Answer {
-    alloc(node, row::MEM_ALLOC_V2MT64, |mem_handle| MemAllocV2MemType64 {
-        size,
-        mem_type: 9,
-        mem_handle,
-        ..MemAllocV2MemType64::ZEROED
+    alloc(node, row::MEM_ALLOC_V2MT64, |mem_handle| {
+        MemAllocV2MemType64 {
+            size,
+            mem_type: 9,
+            mem_handle,
+            ..MemAllocV2MemType64::ZEROED
+        }
     })
 }
 
@@ -143,7 +145,13 @@ fn zero_copy(node: &Node, mem_handle: u64) -> Answer {
 
 fn get_pa(node: &Node, mem_handle: u64) -> Answer {
     let mut pa = 0u64;
-    let answer = node.call(row::MEM_GET_PA, MemGetPa { mem_handle, pa: address_of(&mut pa) });
+    let answer = node.call(
+        row::MEM_GET_PA,
+        MemGetPa {
+            mem_handle,
+            pa: address_of(&mut pa),
+        },
+    );
     assert!(answer != Done || pa == node.pa(mem_handle));
     answer
 }
