@@ -10,7 +10,7 @@ use xu_abi::driver::Arch;
 use xu_device::Device;
 use xu_device::neuron::{Kernel, NeuronDevice, Options, System};
 
-/// What the driver itself takes of each memory: rings, notification queues, firmware.
+/// What firmware and the driver itself take of each HBM.
 const OVERHEAD: u64 = 64 << 20;
 /// Cores of a v2 chip.
 const V2_CORES: u16 = 2;
@@ -42,7 +42,7 @@ impl Emulated {
             arch,
             devices: parts.devices,
             hbm_bytes: parts.hbm_bytes * sharing + OVERHEAD,
-            host_bytes: parts.host_bytes + OVERHEAD,
+            host_bytes: parts.host_bytes,
             seed: parts.seed,
             faults: parts.faults.clone(),
             ..Config::default()

@@ -74,6 +74,9 @@ impl Region {
     }
 }
 
+/// More than the driver can be asked for is more than there is.
+const MOST_BYTES: u64 = i64::MAX.unsigned_abs();
+
 impl Memory {
     pub(super) fn new(node: &Arc<Node>, hbm_bytes: u64) -> Self {
         let cores = usize::from(node.identity().cores());
@@ -92,16 +95,20 @@ impl Memory {
         align: u64,
     ) -> Result<DeviceAddr, DeviceError> {
         let spec = self.spec(place, bytes, align)?;
-        let chunk = self.chunk(spec).map_err(|error| match error.meaning() {
-            Some(Meaning::OutOfMemory) => {
-                let free = self.use_of(place).map_or(0, |now| now.largest_free);
-                DeviceError::OutOfMemory {
-                    place,
-                    asked: bytes,
-                    free,
-                    largest: free,
-                }
+        let out_of_memory = || {
+            let free = self.use_of(place).map_or(0, |now| now.largest_free);
+            DeviceError::OutOfMemory {
+                place,
+                asked: bytes,
+                free,
+                largest: free,
             }
+        };
+        if bytes > MOST_BYTES {
+            return Err(out_of_memory());
+        }
+        let chunk = self.chunk(spec).map_err(|error| match error.meaning() {
+            Some(Meaning::OutOfMemory) => out_of_memory(),
             _ => error.into(),
         })?;
         let addr = chunk.addr();
