@@ -16,7 +16,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`isa`](crate::isa) | the instructions, for whoever compiles a program |
+//! | [`isa`] | the instructions, for whoever compiles a program |
 //! | `machine`, `calls`, `hardware` | the machine as a whole; the calls of [`Device`](crate::Device); what everybody shares |
 //! | `config`, `costs`, `fault_plan` | what a machine is made of, what its work takes, what is to go wrong |
 //! | `backing`, `memory` | memory that somebody else keeps; where the machine's bytes are |
