@@ -213,7 +213,15 @@ fn an_execution_confirms_what_the_lane_rests_on() {
     };
     assert_eq!(said.code, Some(0), "{said:?}");
     let report = json(&said);
-    for fact in ["NQ_FIRST_PHASE", "PHASE_FLIPS", "TAIL_INCREMENT", "NQ_TAIL"] {
+    for fact in [
+        "NQ_FIRST_PHASE",
+        "PHASE_FLIPS",
+        "TAIL_INCREMENT",
+        "NQ_TAIL",
+        "NQ_HEAD_UNIT",
+        "HEAD_MAY_REACH_TAIL",
+        "REINIT_RESETS_TAIL",
+    ] {
         let verdict = &report["facts"][fact];
         assert_eq!(verdict["verdict"], "CONFIRMED", "{fact}: {verdict}");
     }
