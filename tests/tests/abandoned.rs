@@ -12,12 +12,19 @@ mod held;
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, select};
 use held::Held;
-use nrta::{Pending, Runtime};
+use lane_tests::{Kind, Parts, Rig};
+use nrta::Pending;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+
+lane_tests::on_both! {
+    f1_a_future_dropped_at_any_await_point_changes_nothing,
+    f3_a_select_loop_stores_one_waker_and_is_woken_once,
+    f7_the_last_handle_goes_inside_an_executor_with_requests_in_flight,
+}
 
 /// Wakes a thread and counts how often.
 struct Counted {
@@ -179,9 +186,8 @@ fn settle(held: &Held) {
     assert!(request.wait().is_ok());
 }
 
-#[test]
-fn f1_a_future_dropped_at_any_await_point_changes_nothing() {
-    let held = Held::with_limit(4);
+fn f1_a_future_dropped_at_any_await_point_changes_nothing(rig: &Rig) {
+    let held = Held::with_limit(rig, 4);
     let chance = Chance::over(&held, 0x5EED);
     for (what, on_full_queue, awaited) in AWAITED {
         // More polls than any of them needs, and every number before.
@@ -197,14 +203,19 @@ fn f1_a_future_dropped_at_any_await_point_changes_nothing() {
     drop(chance);
 }
 
+/// Through system calls that are answered by another thread it would take a minute.
 #[test]
 fn f1_ten_thousand_requests_or_timers_whichever_is_first() {
+    Kind::Simulated.with(Parts::default(), ten_thousand_requests_or_timers);
+}
+
+fn ten_thousand_requests_or_timers(rig: &Rig) {
     const ROUNDS: usize = if cfg!(debug_assertions) {
         10_000
     } else {
         50_000
     };
-    let held = Held::with_limit(4);
+    let held = Held::with_limit(rig, 4);
     let chance = Chance::over(&held, 0xD1CE);
     let moves = held.core.tensor_op(1).unwrap();
     let mut seed = 0xC0FFEE;
@@ -244,9 +255,8 @@ fn f1_ten_thousand_requests_or_timers_whichever_is_first() {
     drop(chance);
 }
 
-#[test]
-fn f3_a_select_loop_stores_one_waker_and_is_woken_once() {
-    let held = Held::new();
+fn f3_a_select_loop_stores_one_waker_and_is_woken_once(rig: &Rig) {
+    let held = Held::new(rig);
     let mut request = held.execute().unwrap();
     let (counted, waker) = counted();
     for _ in 0..100_000 {
@@ -265,10 +275,9 @@ fn f3_a_select_loop_stores_one_waker_and_is_woken_once() {
     assert_eq!(Arc::strong_count(&counted), 2);
 }
 
-#[test]
-fn f7_the_last_handle_goes_inside_an_executor_with_requests_in_flight() {
+fn f7_the_last_handle_goes_inside_an_executor_with_requests_in_flight(rig: &Rig) {
     let executed = futures::executor::LocalPool::new().run_until(async {
-        let runtime = Runtime::builder().open().unwrap();
+        let runtime = rig.builder().open().unwrap();
         let core = runtime.core(0).unwrap();
         let tensor = core.allocate(64).unwrap();
         let moves = core.tensor_op(0).unwrap();

@@ -12,6 +12,7 @@ mod held;
 use futures::executor::block_on;
 use futures::future::{FutureExt, join_all};
 use held::Held;
+use lane_tests::{Parts, Rig};
 use nrta::{
     Collective, Core, CoreCounter, Dtype, Failure, Health, Pending, Place, PollPolicy, ReduceOp,
     Refusal, Request, Runtime, ScheduleError, SeqId, Status, Tensor, TensorOpQueue, TpbIndex,
@@ -22,6 +23,29 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Instant;
 
+lane_tests::on_both! {
+    f5_a_place_is_full_for_everybody_but_its_holder,
+    f5_a_place_that_is_given_back_wakes_who_waits,
+    f5_a_completion_wakes_who_reserves,
+    f5_a_deadline_ends_a_blocking_wait_for_a_place_and_changes_nothing,
+    f5_a_prepared_request_waits_for_a_place_and_comes_back_when_there_is_none,
+    f5_every_kind_of_request_can_be_prepared,
+    f1_a_prepared_request_owns_what_it_needs,
+    d8_what_is_wrong_is_said_when_a_request_is_prepared,
+    a_prepared_request_belongs_to_the_queues_of_its_core with Parts::two_devices(),
+    f5_a_batch_that_fills_the_queue_keeps_what_it_has_and_hands_the_rest_back,
+    f5_a_batch_leaves_reserved_places_alone,
+    a_whole_batch_is_waited_for_by_its_last_sequence,
+    what_is_in_a_batch_runs_when_it_is_published,
+    f7_a_place_does_not_keep_a_runtime_from_closing,
+    f6_a_queue_that_degrades_lets_everybody_go_who_waits_for_a_place with held::fatal(),
+    f5_many_tasks_and_threads_share_one_place,
+    f5_a_part_of_a_collective_has_a_place_too,
+    f7_closing_waits_for_no_batch,
+    f5_a_batch_that_is_kept_holds_up_nobody_elses_requests,
+    an_execution_in_a_batch_is_with_the_device_before_it_is_published,
+}
+
 /// A runtime of one core, a tensor-op queue of it, and a tensor of 64 bytes.
 struct Moves {
     runtime: Runtime,
@@ -31,8 +55,8 @@ struct Moves {
 }
 
 impl Moves {
-    fn open() -> Self {
-        let runtime = Runtime::builder().open().unwrap();
+    fn open(rig: &Rig) -> Self {
+        let runtime = rig.builder().open().unwrap();
         let core = runtime.core(0).unwrap();
         Self {
             moves: core.tensor_op(0).unwrap(),
@@ -74,9 +98,8 @@ fn numbers<T: nrta::Returned>(pending: &[Pending<T>]) -> Vec<u64> {
     pending.iter().map(number).collect()
 }
 
-#[test]
-fn f5_a_place_is_full_for_everybody_but_its_holder() {
-    let bench = Moves::open();
+fn f5_a_place_is_full_for_everybody_but_its_holder(rig: &Rig) {
+    let bench = Moves::open(rig);
     let mut places = bench.fill();
     let full = bench.moves.try_reserve().unwrap_err();
     assert_eq!(full.failure(), Failure::QueueFull);
@@ -101,9 +124,8 @@ fn f5_a_place_is_full_for_everybody_but_its_holder() {
     assert_eq!(bench.read(), [1; 64]);
 }
 
-#[test]
-fn f5_a_place_that_is_given_back_wakes_who_waits() {
-    let bench = Moves::open();
+fn f5_a_place_that_is_given_back_wakes_who_waits(rig: &Rig) {
+    let bench = Moves::open(rig);
     let mut places = bench.fill();
     let counting = Arc::new(Counting::default());
     let waker = Waker::from(Arc::clone(&counting));
@@ -124,9 +146,8 @@ fn f5_a_place_that_is_given_back_wakes_who_waits() {
     assert_eq!(place.xu(), bench.moves.xu());
 }
 
-#[test]
-fn f5_a_completion_wakes_who_reserves() {
-    let held = Held::with_limit(2);
+fn f5_a_completion_wakes_who_reserves(rig: &Rig) {
+    let held = Held::with_limit(rig, 2);
     let seqs = held.schedule(2);
     let compute = held.compute.clone();
     let waiting = thread::spawn(move || compute.reserve_until(None).unwrap());
@@ -143,9 +164,8 @@ fn f5_a_completion_wakes_who_reserves() {
     held.release();
 }
 
-#[test]
-fn f5_a_deadline_ends_a_blocking_wait_for_a_place_and_changes_nothing() {
-    let bench = Moves::open();
+fn f5_a_deadline_ends_a_blocking_wait_for_a_place_and_changes_nothing(rig: &Rig) {
+    let bench = Moves::open(rig);
     let places = bench.fill();
     let passed = Some(Instant::now());
     let error = bench.moves.reserve_until(passed).unwrap_err();
@@ -159,9 +179,8 @@ fn f5_a_deadline_ends_a_blocking_wait_for_a_place_and_changes_nothing() {
     assert_eq!(bench.moves.snapshot().queue_full, 0);
 }
 
-#[test]
-fn f5_a_prepared_request_waits_for_a_place_and_comes_back_when_there_is_none() {
-    let bench = Moves::open();
+fn f5_a_prepared_request_waits_for_a_place_and_comes_back_when_there_is_none(rig: &Rig) {
+    let bench = Moves::open(rig);
     let places = bench.fill();
     let refused = bench.moves.schedule(bench.write(5)).unwrap_err();
     let request = refused.into_retry().unwrap();
@@ -175,9 +194,8 @@ fn f5_a_prepared_request_waits_for_a_place_and_comes_back_when_there_is_none() {
     assert_eq!(bench.read(), [5; 64]);
 }
 
-#[test]
-fn f5_every_kind_of_request_can_be_prepared() {
-    let bench = Moves::open();
+fn f5_every_kind_of_request_can_be_prepared(rig: &Rig) {
+    let bench = Moves::open(rig);
     let [a, b, to] = [(); 3].map(|()| bench.core.allocate(16).unwrap());
     let half = bench.core.allocate(8).unwrap();
     let prepare = bench.moves.prepare();
@@ -218,9 +236,8 @@ fn f5_every_kind_of_request_can_be_prepared() {
     assert_eq!(zeros.wait().unwrap(), [0; 16]);
 }
 
-#[test]
-fn f1_a_prepared_request_owns_what_it_needs() {
-    let bench = Moves::open();
+fn f1_a_prepared_request_owns_what_it_needs(rig: &Rig) {
+    let bench = Moves::open(rig);
     let request = bench.write(7);
     let other = bench.core.allocate(64).unwrap();
     let copy = bench
@@ -235,9 +252,8 @@ fn f1_a_prepared_request_owns_what_it_needs() {
     assert_eq!(read.wait().unwrap(), [7; 64]);
 }
 
-#[test]
-fn d8_what_is_wrong_is_said_when_a_request_is_prepared() {
-    let bench = Moves::open();
+fn d8_what_is_wrong_is_said_when_a_request_is_prepared(rig: &Rig) {
+    let bench = Moves::open(rig);
     let refused = bench
         .moves
         .prepare()
@@ -255,9 +271,8 @@ fn d8_what_is_wrong_is_said_when_a_request_is_prepared() {
     drop(places);
 }
 
-#[test]
-fn a_prepared_request_belongs_to_the_queues_of_its_core() {
-    let runtime = Runtime::builder().cores(2).open().unwrap();
+fn a_prepared_request_belongs_to_the_queues_of_its_core(rig: &Rig) {
+    let runtime = rig.builder().cores(2).open().unwrap();
     let [first, second] = [0, 1].map(|core| runtime.core(core).unwrap());
     let tensor = first.allocate(4).unwrap();
     let moves = first.tensor_op(0).unwrap();
@@ -297,7 +312,7 @@ fn a_prepared_request_belongs_to_the_queues_of_its_core() {
     assert_eq!((refused.reason, refused.rest.len()), (wrong_core, 2));
     assert_eq!(elsewhere.last_issued().cursor().get(), 0);
 
-    let other_runtime = Runtime::builder().open().unwrap();
+    let other_runtime = rig.builder_on(1).open().unwrap();
     let stranger = other_runtime.core(0).unwrap().tensor_op(0).unwrap();
     let refused = stranger.schedule(prepare()).unwrap_err();
     assert_eq!(
@@ -312,9 +327,8 @@ fn a_prepared_request_belongs_to_the_queues_of_its_core() {
     pending.wait().unwrap();
 }
 
-#[test]
-fn f5_a_batch_that_fills_the_queue_keeps_what_it_has_and_hands_the_rest_back() {
-    let held = Held::with_limit(8);
+fn f5_a_batch_that_fills_the_queue_keeps_what_it_has_and_hands_the_rest_back(rig: &Rig) {
+    let held = Held::with_limit(rig, 8);
     let bound = held.bound();
     let requests = (0..10).map(|_| held.compute.prepare(&bound).unwrap());
     let refused = held.compute.schedule_all(requests).unwrap_err();
@@ -348,9 +362,8 @@ fn f5_a_batch_that_fills_the_queue_keeps_what_it_has_and_hands_the_rest_back() {
     }
 }
 
-#[test]
-fn f5_a_batch_leaves_reserved_places_alone() {
-    let bench = Moves::open();
+fn f5_a_batch_leaves_reserved_places_alone(rig: &Rig) {
+    let bench = Moves::open(rig);
     let mut places = bench.fill();
     drop(places.drain(..2));
     let refused = bench
@@ -365,9 +378,8 @@ fn f5_a_batch_leaves_reserved_places_alone() {
     assert_eq!(bench.read(), [2; 64]);
 }
 
-#[test]
-fn a_whole_batch_is_waited_for_by_its_last_sequence() {
-    let bench = Moves::open();
+fn a_whole_batch_is_waited_for_by_its_last_sequence(rig: &Rig) {
+    let bench = Moves::open(rig);
     let writes = (1..=20).map(|value| bench.write(value));
     let pending = bench.moves.schedule_all(writes).unwrap();
     assert!(numbers(&pending).into_iter().eq(1..=20));
@@ -384,9 +396,8 @@ fn a_whole_batch_is_waited_for_by_its_last_sequence() {
     );
 }
 
-#[test]
-fn what_is_in_a_batch_runs_when_it_is_published() {
-    let bench = Moves::open();
+fn what_is_in_a_batch_runs_when_it_is_published(rig: &Rig) {
+    let bench = Moves::open(rig);
     let sibling = bench.core.tensor_op(1).unwrap();
     let mut batch = bench.moves.batch();
     let pending = batch.schedule(bench.write(4)).unwrap();
@@ -401,9 +412,8 @@ fn what_is_in_a_batch_runs_when_it_is_published() {
     pending.wait().unwrap();
 }
 
-#[test]
-fn f7_a_place_does_not_keep_a_runtime_from_closing() {
-    let bench = Moves::open();
+fn f7_a_place_does_not_keep_a_runtime_from_closing(rig: &Rig) {
+    let bench = Moves::open(rig);
     let places = bench.fill();
     let waiting = {
         let moves = bench.moves.clone();
@@ -426,9 +436,8 @@ fn f7_a_place_does_not_keep_a_runtime_from_closing() {
     assert_eq!(bench.moves.reserved(), 0);
 }
 
-#[test]
-fn f6_a_queue_that_degrades_lets_everybody_go_who_waits_for_a_place() {
-    let held = Held::with_a_fatal_execution();
+fn f6_a_queue_that_degrades_lets_everybody_go_who_waits_for_a_place(rig: &Rig) {
+    let held = Held::new(rig);
     let seq = held.schedule(1)[0];
     let places: Vec<_> = (1..held.compute.limit())
         .map(|_| held.compute.try_reserve().unwrap())
@@ -452,10 +461,9 @@ fn f6_a_queue_that_degrades_lets_everybody_go_who_waits_for_a_place() {
     }
 }
 
-#[test]
-fn f5_many_tasks_and_threads_share_one_place() {
+fn f5_many_tasks_and_threads_share_one_place(rig: &Rig) {
     const ROUNDS: u64 = 50;
-    let runtime = Runtime::builder().compute_limit(1).open().unwrap();
+    let runtime = rig.builder().compute_limit(1).open().unwrap();
     let core = runtime.core(0).unwrap();
     let path = format!("{}/model.xum", lane_tests::DIGITS);
     let model = core.load(&nrta::Model::open(path).unwrap(), 1).unwrap();
@@ -497,9 +505,8 @@ fn f5_many_tasks_and_threads_share_one_place() {
     assert_eq!((compute.depth(), compute.reserved()), (0, 0));
 }
 
-#[test]
-fn f5_a_part_of_a_collective_has_a_place_too() {
-    let runtime = Runtime::builder().open().unwrap();
+fn f5_a_part_of_a_collective_has_a_place_too(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let (queue, tensor) = (core.collectives(), core.allocate(4).unwrap());
     let group = runtime.group(&[0]).unwrap();
@@ -532,9 +539,8 @@ fn _is_for_tasks(queue: &TensorOpQueue, request: Request<Vec<u8>>) -> impl Send 
     (is_static(queue.reserve()), place, scheduling)
 }
 
-#[test]
-fn f7_closing_waits_for_no_batch() {
-    let bench = Moves::open();
+fn f7_closing_waits_for_no_batch(rig: &Rig) {
+    let bench = Moves::open(rig);
     let write = bench.write(7);
     let Moves { runtime, moves, .. } = bench;
     let mut batch = moves.batch();
@@ -545,10 +551,9 @@ fn f7_closing_waits_for_no_batch() {
     assert_eq!(batch.publish().unwrap().cursor().get(), 1);
 }
 
-#[test]
-fn f5_a_batch_that_is_kept_holds_up_nobody_elses_requests() {
+fn f5_a_batch_that_is_kept_holds_up_nobody_elses_requests(rig: &Rig) {
     for policy in [PollPolicy::Adaptive, PollPolicy::Reference] {
-        let runtime = Runtime::builder().poll_policy(policy).open().unwrap();
+        let runtime = rig.builder().poll_policy(policy).open().unwrap();
         let core = runtime.core(0).unwrap();
         let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4).unwrap());
         let mut batch = moves.batch();
@@ -562,9 +567,8 @@ fn f5_a_batch_that_is_kept_holds_up_nobody_elses_requests() {
     }
 }
 
-#[test]
-fn an_execution_in_a_batch_is_with_the_device_before_it_is_published() {
-    let held = Held::new();
+fn an_execution_in_a_batch_is_with_the_device_before_it_is_published(rig: &Rig) {
+    let held = Held::new(rig);
     held.release();
     let (moves, [_, label]) = (held.core.tensor_op(0).unwrap(), &held.outputs);
     let read = || moves.read(label, 0, vec![0; 4]).unwrap().wait().unwrap();

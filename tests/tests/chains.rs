@@ -9,6 +9,7 @@ mod held;
 use futures::FutureExt;
 use futures::executor::block_on;
 use held::Held;
+use lane_tests::Rig;
 use nrta::after::StageError;
 use nrta::{Chain, ChainError, Core, Pending, Refused, Runtime, Status, Tensor, TensorOpQueue};
 use std::cell::Cell;
@@ -20,6 +21,19 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 
+lane_tests::on_both! {
+    a_chain_crosses_queues_and_runs_in_order,
+    f1_what_a_stage_gives_back_goes_into_the_next,
+    f6_the_error_says_which_stage_and_gives_back_what_it_was_given,
+    f6_nothing_is_scheduled_behind_a_request_that_failed,
+    f6_a_full_queue_ends_the_chain,
+    f1_a_dropped_chain_schedules_nothing_more,
+    a_chain_that_nobody_polls_stands_still,
+    the_next_request_is_scheduled_on_the_thread_that_waits,
+    f7_a_workers_thread_schedules_nothing,
+    a_chain_that_is_polled_again_ends_without_success,
+}
+
 struct Bench {
     queues: [TensorOpQueue; 2],
     tensors: [Tensor; 2],
@@ -28,8 +42,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
-        let runtime = Runtime::builder().open().unwrap();
+    fn new(rig: &Rig) -> Self {
+        let runtime = rig.builder().open().unwrap();
         let core = runtime.core(0).unwrap();
         Self {
             queues: [0, 1].map(|queue| core.tensor_op(queue).unwrap()),
@@ -55,9 +69,8 @@ impl Bench {
     }
 }
 
-#[test]
-fn a_chain_crosses_queues_and_runs_in_order() {
-    let bench = Bench::new();
+fn a_chain_crosses_queues_and_runs_in_order(rig: &Rig) {
+    let bench = Bench::new(rig);
     for round in 0..200 {
         let chain = bench
             .write(round)
@@ -72,9 +85,8 @@ fn a_chain_crosses_queues_and_runs_in_order() {
     }
 }
 
-#[test]
-fn f1_what_a_stage_gives_back_goes_into_the_next() {
-    let bench = Bench::new();
+fn f1_what_a_stage_gives_back_goes_into_the_next(rig: &Rig) {
+    let bench = Bench::new(rig);
     let bytes = vec![7; 4];
     let at = bytes.as_ptr();
     let write = bench.queues[0].write(&bench.tensors[0], 0, bytes).unwrap();
@@ -85,9 +97,8 @@ fn f1_what_a_stage_gives_back_goes_into_the_next() {
     assert_eq!((back.as_ptr(), &back[..]), (at, &[7; 4][..]));
 }
 
-#[test]
-fn f6_the_error_says_which_stage_and_gives_back_what_it_was_given() {
-    let bench = Bench::new();
+fn f6_the_error_says_which_stage_and_gives_back_what_it_was_given(rig: &Rig) {
+    let bench = Bench::new(rig);
     let short = bench.core.allocate(1).unwrap();
     // Refused: the third of three.
     let error = bench
@@ -120,9 +131,8 @@ fn f6_the_error_says_which_stage_and_gives_back_what_it_was_given() {
     assert!(matches!(error, ChainError::Before(ChainError::Refused(_))));
 }
 
-#[test]
-fn f6_nothing_is_scheduled_behind_a_request_that_failed() {
-    let held = Held::new();
+fn f6_nothing_is_scheduled_behind_a_request_that_failed(rig: &Rig) {
+    let held = Held::new(rig);
     held.spoil_the_first();
     held.release();
     let moves = held.core.tensor_op(0).unwrap();
@@ -149,9 +159,8 @@ fn f6_nothing_is_scheduled_behind_a_request_that_failed() {
     held.execute().unwrap().wait().unwrap();
 }
 
-#[test]
-fn f6_a_full_queue_ends_the_chain() {
-    let held = Held::with_limit(1);
+fn f6_a_full_queue_ends_the_chain(rig: &Rig) {
+    let held = Held::with_limit(rig, 1);
     let moves = held.core.tensor_op(0).unwrap();
     let tensor = held.core.allocate(4).unwrap();
     let running = held.execute().unwrap();
@@ -162,9 +171,8 @@ fn f6_a_full_queue_ends_the_chain() {
     running.wait().unwrap();
 }
 
-#[test]
-fn f1_a_dropped_chain_schedules_nothing_more() {
-    let held = Held::new();
+fn f1_a_dropped_chain_schedules_nothing_more(rig: &Rig) {
+    let held = Held::new(rig);
     let moves = held.core.tensor_op(0).unwrap();
     let tensor = held.core.allocate(4).unwrap();
     let calls = Cell::new(0);
@@ -204,9 +212,8 @@ fn f1_a_dropped_chain_schedules_nothing_more() {
     assert_eq!((calls.get(), issued.cursor().get()), (1, 1));
 }
 
-#[test]
-fn a_chain_that_nobody_polls_stands_still() {
-    let bench = Bench::new();
+fn a_chain_that_nobody_polls_stands_still(rig: &Rig) {
+    let bench = Bench::new(rig);
     let calls = Cell::new(0);
     let write = bench.write(1);
     let seq = write.seq();
@@ -220,9 +227,8 @@ fn a_chain_that_nobody_polls_stands_still() {
     assert_eq!(calls.get(), 1);
 }
 
-#[test]
-fn the_next_request_is_scheduled_on_the_thread_that_waits() {
-    let bench = Bench::new();
+fn the_next_request_is_scheduled_on_the_thread_that_waits(rig: &Rig) {
+    let bench = Bench::new(rig);
     let here = thread::current().id();
     let on: Cell<Option<ThreadId>> = Cell::new(None);
     let note = |()| on.set(Some(thread::current().id()));
@@ -269,9 +275,8 @@ impl Wake for Inline {
     }
 }
 
-#[test]
-fn f7_a_workers_thread_schedules_nothing() {
-    let held = Held::new();
+fn f7_a_workers_thread_schedules_nothing(rig: &Rig) {
+    let held = Held::new(rig);
     let moves = held.core.tensor_op(0).unwrap();
     let tensor = held.core.allocate(4).unwrap();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -307,9 +312,8 @@ fn f7_a_workers_thread_schedules_nothing() {
     assert_eq!(moves.last_issued().cursor().get(), 0);
 }
 
-#[test]
-fn a_chain_that_is_polled_again_ends_without_success() {
-    let bench = Bench::new();
+fn a_chain_that_is_polled_again_ends_without_success(rig: &Rig) {
+    let bench = Bench::new(rig);
     let mut chain = bench.write(1).then(|_| bench.copy());
     block_on(&mut chain).unwrap();
     let error = block_on(&mut chain).unwrap_err();

@@ -9,27 +9,32 @@
 mod held;
 
 use held::Held;
-use lane_tests::{DIGITS, Meddler};
+use lane_tests::{DIGITS, Parts, Rig};
 use nrta::{CloseError, Model, Runtime, Status};
 use std::sync::Arc;
 use std::time::Duration;
 use xu_abi::{Engine, TpbIndex};
-use xu_device::simulated::{Fault, FaultPlan, Machine, MachineConfig, Rule, Time, When};
+use xu_device::simulated::{Fault, Machine, MachineConfig, Rule, Time, When};
 use xu_device::{Device, Place};
 
-#[test]
-fn f7_an_idle_runtime_closes_in_no_time() {
+lane_tests::on_both! {
+    f7_an_idle_runtime_closes_in_no_time,
+    f7_a_late_close_reports_and_the_requests_go_on,
+    f7_a_device_is_asked_for_rest_once_and_no_longer_than_the_deadline with slow_engines(),
+    f7_that_a_runtime_is_closed_is_said_before_what_is_wrong_with_a_call with held::fatal(),
+}
+
+fn f7_an_idle_runtime_closes_in_no_time(rig: &Rig) {
     for _ in 0..20 {
-        let runtime = Runtime::builder().cores(2).open().unwrap();
+        let runtime = rig.builder().cores(2).open().unwrap();
         let core = runtime.core(0).unwrap();
         runtime.close_within(Duration::ZERO).unwrap();
         assert_eq!(core.allocate(1).unwrap_err().status(), Status::CLOSED);
     }
 }
 
-#[test]
-fn f7_a_late_close_reports_and_the_requests_go_on() {
-    let device = Meddler::new(Machine::start(MachineConfig::default()).unwrap());
+fn f7_a_late_close_reports_and_the_requests_go_on(rig: &Rig) {
+    let device = rig.meddler();
     let runtime = Runtime::builder()
         .device(Arc::clone(&device) as Arc<dyn nrta::Device>)
         .exec_timeout(None)
@@ -70,6 +75,7 @@ fn f7_a_late_close_reports_and_the_requests_go_on() {
     }
 }
 
+// Stops the time, so that a move stays on its way: only the simulated machine can.
 #[test]
 fn d7_memory_of_a_move_that_may_still_arrive_is_not_given_back_on_closing() {
     let machine = Machine::start(MachineConfig {
@@ -114,23 +120,23 @@ fn d7_memory_of_a_move_that_may_still_arrive_is_not_given_back_on_closing() {
     }
 }
 
-#[test]
-fn f7_a_device_is_asked_for_rest_once_and_no_longer_than_the_deadline() {
-    const CORES: u16 = 4;
+const CORES: u16 = 4;
+
+/// Four cores on which nothing that was begun ends.
+fn slow_engines() -> Parts {
     let fault = Fault::SlowEngine {
         engine: Engine::Pe,
         by_ns: u64::MAX,
     };
-    let rule = Rule {
-        when: When::default(),
-        fault,
-    };
-    let machine = Machine::start(MachineConfig {
+    let when = When::default();
+    Parts {
         tpbs: CORES,
-        faults: FaultPlan { rules: vec![rule] },
-        ..MachineConfig::default()
-    });
-    let device = Meddler::new(machine.unwrap());
+        ..Parts::failing(vec![Rule { when, fault }])
+    }
+}
+
+fn f7_a_device_is_asked_for_rest_once_and_no_longer_than_the_deadline(rig: &Rig) {
+    let device = rig.meddler();
     let runtime = Runtime::builder()
         .device(Arc::clone(&device) as Arc<dyn Device>)
         .cores(CORES.into())
@@ -156,9 +162,8 @@ fn f7_a_device_is_asked_for_rest_once_and_no_longer_than_the_deadline() {
     assert!(asked.iter().all(|asked| *asked <= limit), "{asked:?}");
 }
 
-#[test]
-fn f7_that_a_runtime_is_closed_is_said_before_what_is_wrong_with_a_call() {
-    let held = Held::with_a_fatal_execution();
+fn f7_that_a_runtime_is_closed_is_said_before_what_is_wrong_with_a_call(rig: &Rig) {
+    let held = Held::new(rig);
     held.release();
     held.execute().unwrap().wait().unwrap_err();
     let moves = held.core.tensor_op(0).unwrap();

@@ -5,11 +5,23 @@
 )]
 
 use core::time::Duration;
-use nrta::simulated::{Fault, FaultPlan, Rule, When};
+use lane_tests::{Parts, Rig};
+use nrta::simulated::{Fault, Rule, When};
 use nrta::{
     Collective, CollectivesQueue, Core, Dtype, Error, Group, Pending, ReduceOp, Runtime,
     ScheduleError, Status, Tensor, TensorOpQueue,
 };
+
+lane_tests::on_both! {
+    ranks_gather_reduce_and_scatter with Parts::cores(3),
+    a_late_rank_is_waited_for_and_the_other_queues_go_on,
+    parts_that_do_not_fit_fail_on_every_rank_and_the_group_goes_on,
+    f7_a_part_whose_peers_were_never_scheduled_does_not_hold_up_closing with Parts::cores(3),
+    a_rank_whose_group_is_gone_is_not_waited_for,
+    f6_a_rank_that_fails_ends_the_wait_of_the_others_with_the_error_of_collectives with third_aborts(),
+    f5_a_full_queue_hands_the_part_back,
+    what_makes_no_sense_is_refused_by_name with Parts::two_devices(),
+}
 
 /// Longer than anything here takes, shorter than anybody's patience.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,12 +58,12 @@ impl Rank {
     }
 }
 
-fn open(cores: u32, faults: FaultPlan) -> (Runtime, Group, Vec<Rank>) {
-    let runtime = Runtime::builder()
-        .cores(cores)
-        .simulated_faults(faults)
-        .open()
-        .unwrap();
+fn open(rig: &Rig, cores: u32) -> (Runtime, Group, Vec<Rank>) {
+    open_on(rig, 0, cores)
+}
+
+fn open_on(rig: &Rig, device: u32, cores: u32) -> (Runtime, Group, Vec<Rank>) {
+    let runtime = rig.builder_on(device).cores(cores).open().unwrap();
     let members: Vec<u32> = (0..cores).collect();
     let group = runtime.group(&members).unwrap();
     let rank = |index| {
@@ -64,10 +76,6 @@ fn open(cores: u32, faults: FaultPlan) -> (Runtime, Group, Vec<Rank>) {
     };
     let ranks = members.into_iter().map(rank).collect();
     (runtime, group, ranks)
-}
-
-fn healthy(cores: u32) -> (Runtime, Group, Vec<Rank>) {
-    open(cores, FaultPlan::default())
 }
 
 /// `elements` numbers of rank `rank`, no two alike.
@@ -84,11 +92,10 @@ fn status(pending: Pending<()>) -> Status {
     }
 }
 
-#[test]
-fn ranks_gather_reduce_and_scatter() {
+fn ranks_gather_reduce_and_scatter(rig: &Rig) {
     const SHARE: usize = 5;
     for cores in [1, 2, 3] {
-        let (_runtime, group, ranks) = healthy(cores);
+        let (_runtime, group, ranks) = open(rig, cores);
         let n = ranks.len();
         let inputs: Vec<Vec<i32>> = (0..n).map(|rank| numbers(rank, SHARE * n)).collect();
         let sum = |index: usize| inputs.iter().map(|input| input[index]).sum::<i32>();
@@ -129,9 +136,8 @@ fn ranks_gather_reduce_and_scatter() {
     }
 }
 
-#[test]
-fn a_late_rank_is_waited_for_and_the_other_queues_go_on() {
-    let (_runtime, group, ranks) = healthy(2);
+fn a_late_rank_is_waited_for_and_the_other_queues_go_on(rig: &Rig) {
+    let (_runtime, group, ranks) = open(rig, 2);
     let tensors: Vec<Tensor> = ranks.iter().map(|rank| rank.place(&[1, 2])).collect();
     let early = ranks[0].sum(&group, &tensors[0], &tensors[0]);
     for value in 0..50 {
@@ -143,9 +149,8 @@ fn a_late_rank_is_waited_for_and_the_other_queues_go_on() {
     assert_eq!(ranks[1].values(&tensors[1]), [2, 4]);
 }
 
-#[test]
-fn parts_that_do_not_fit_fail_on_every_rank_and_the_group_goes_on() {
-    let (_runtime, group, ranks) = healthy(2);
+fn parts_that_do_not_fit_fail_on_every_rank_and_the_group_goes_on(rig: &Rig) {
+    let (_runtime, group, ranks) = open(rig, 2);
     let tensors: Vec<Tensor> = ranks.iter().map(|rank| rank.place(&[1, 2])).collect();
     let sum = ranks[0].sum(&group, &tensors[0], &tensors[0]);
     let largest = ranks[1].queue.all_reduce(
@@ -164,9 +169,8 @@ fn parts_that_do_not_fit_fail_on_every_rank_and_the_group_goes_on() {
     assert_eq!(parts.map(status), [Status::SUCCESS; 2]);
 }
 
-#[test]
-fn f7_a_part_whose_peers_were_never_scheduled_does_not_hold_up_closing() {
-    let (runtime, group, ranks) = healthy(3);
+fn f7_a_part_whose_peers_were_never_scheduled_does_not_hold_up_closing(rig: &Rig) {
+    let (runtime, group, ranks) = open(rig, 3);
     let tensors: Vec<Tensor> = ranks.iter().map(|rank| rank.place(&[1])).collect();
     // The first collective has all its parts, the second not.
     let mut parts = Vec::new();
@@ -197,29 +201,28 @@ fn f7_a_part_whose_peers_were_never_scheduled_does_not_hold_up_closing() {
     }
 }
 
-#[test]
-fn a_rank_whose_group_is_gone_is_not_waited_for() {
-    let (_runtime, group, ranks) = healthy(2);
+fn a_rank_whose_group_is_gone_is_not_waited_for(rig: &Rig) {
+    let (_runtime, group, ranks) = open(rig, 2);
     let tensor = ranks[0].place(&[1]);
     let part = ranks[0].sum(&group, &tensor, &tensor);
     drop(group);
     assert_eq!(status(part), Status::EXEC_HW_ERR_COLLECTIVES);
 }
 
-#[test]
-fn f6_a_rank_that_fails_ends_the_wait_of_the_others_with_the_error_of_collectives() {
-    // Of core 1's transfers the first two are its tensors' writes; the third is the collective's.
+/// Of core 1's transfers the first two are its tensors' writes; the third is the collective's, and aborts.
+fn third_aborts() -> Parts {
     let when = When {
         core: Some(1),
         from: 2,
         times: Some(1),
         probability: None,
     };
-    let rule = Rule {
-        when,
-        fault: Fault::TransferAborts,
-    };
-    let (_runtime, group, ranks) = open(2, FaultPlan { rules: vec![rule] });
+    let fault = Fault::TransferAborts;
+    Parts::failing(vec![Rule { when, fault }])
+}
+
+fn f6_a_rank_that_fails_ends_the_wait_of_the_others_with_the_error_of_collectives(rig: &Rig) {
+    let (_runtime, group, ranks) = open(rig, 2);
     let place = |rank: &Rank| (rank.place(&[1, 2]), rank.place(&[0, 0]));
     let tensors: Vec<_> = ranks.iter().map(place).collect();
     let parts = [0, 1].map(|rank: usize| {
@@ -244,9 +247,8 @@ fn f6_a_rank_that_fails_ends_the_wait_of_the_others_with_the_error_of_collective
     assert_eq!(ranks[1].values(&tensors[1].0), [1, 2]);
 }
 
-#[test]
-fn f5_a_full_queue_hands_the_part_back() {
-    let (_runtime, group, ranks) = healthy(2);
+fn f5_a_full_queue_hands_the_part_back(rig: &Rig) {
+    let (_runtime, group, ranks) = open(rig, 2);
     let tensors: Vec<Tensor> = ranks.iter().map(|rank| rank.place(&[1])).collect();
     let prepare = |rank: usize| {
         let tensor = [&tensors[rank]];
@@ -285,9 +287,8 @@ fn f5_a_full_queue_hands_the_part_back() {
     );
 }
 
-#[test]
-fn what_makes_no_sense_is_refused_by_name() {
-    let (runtime, group, ranks) = healthy(2);
+fn what_makes_no_sense_is_refused_by_name(rig: &Rig) {
+    let (runtime, group, ranks) = open(rig, 2);
     let tensors: Vec<Tensor> = ranks.iter().map(|rank| rank.place(&[1, 2])).collect();
     for (cores, what) in [(&[][..], "at least one"), (&[0, 1, 0], "one rank only")] {
         let refused = runtime.group(cores).unwrap_err();
@@ -319,7 +320,7 @@ fn what_makes_no_sense_is_refused_by_name() {
     let refused = prepare(0, &group, &tensors[0], &small).unwrap_err();
     assert!(matches!(refused, ScheduleError::Collective(_)), "{refused}");
     assert_eq!(refused.status(), Status::INVALID);
-    let (other, elsewhere, _ranks) = healthy(2);
+    let (other, elsewhere, _ranks) = open_on(rig, 1, 2);
     let refused = prepare(0, &elsewhere, &tensors[0], &tensors[0]).unwrap_err();
     assert!(
         matches!(refused, ScheduleError::WrongRuntime { .. }),

@@ -4,12 +4,17 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use lane_tests::DIGITS;
+use lane_tests::{DIGITS, Parts, Rig};
 use nrta::{CoreCounter, Model, Runtime, TpbIndex};
 
+lane_tests::on_both! {
+    every_physical_core_of_an_execution_counts_it with Parts::cores(4),
+}
+
 /// Executes the digits `times` times on logical core 0, and gives the runtime back.
-fn execute(tpbs_per_core: u32, times: u32) -> Runtime {
-    let runtime = Runtime::builder()
+fn execute(rig: &Rig, tpbs_per_core: u32, times: u32) -> Runtime {
+    let runtime = rig
+        .builder()
         .cores(2)
         .tpbs_per_core(tpbs_per_core)
         .open()
@@ -35,10 +40,9 @@ fn execute(tpbs_per_core: u32, times: u32) -> Runtime {
     runtime
 }
 
-#[test]
-fn every_physical_core_of_an_execution_counts_it() {
+fn every_physical_core_of_an_execution_counts_it(rig: &Rig) {
     for tpbs_per_core in [1, 2] {
-        let runtime = execute(tpbs_per_core, 3);
+        let runtime = execute(rig, tpbs_per_core, 3);
         let counters = runtime.counters();
         let counter = |tpb, counter| {
             counters

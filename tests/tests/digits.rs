@@ -4,8 +4,14 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use lane_tests::DIGITS;
-use nrta::{Model, PollPolicy, Runtime, SkipConfig};
+use lane_tests::{DIGITS, Rig};
+use nrta::{Model, PollPolicy, SkipConfig};
+
+lane_tests::on_both! {
+    predictions_equal_the_independent_forward_pass,
+    batch_size_seed_policy_and_skipped_loads_change_nothing,
+    two_physical_cores_share_every_batch,
+}
 
 struct HeldOut {
     pixels: Vec<u8>,
@@ -66,9 +72,8 @@ fn expected_crc32() -> String {
     rest[..8].to_owned()
 }
 
-#[test]
-fn predictions_equal_the_independent_forward_pass() {
-    let predictions = predict(Runtime::builder(), 32);
+fn predictions_equal_the_independent_forward_pass(rig: &Rig) {
+    let predictions = predict(rig.builder(), 32);
     assert_eq!(
         format!("{:08x}", crc32fast::hash(&predictions)),
         expected_crc32()
@@ -86,15 +91,15 @@ fn predictions_equal_the_independent_forward_pass() {
     );
 }
 
-#[test]
-fn batch_size_seed_policy_and_skipped_loads_change_nothing() {
+fn batch_size_seed_policy_and_skipped_loads_change_nothing(rig: &Rig) {
     let expected = expected_crc32();
     for (batch, seed, policy, skip) in [
         (1, 1, PollPolicy::Adaptive, SkipConfig::WhenEqual),
         (7, 2, PollPolicy::Reference, SkipConfig::Never),
         (497, 3, PollPolicy::Busy, SkipConfig::WhenEqual),
     ] {
-        let builder = Runtime::builder()
+        let builder = rig
+            .builder()
             .simulated_seed(seed)
             .poll_policy(policy)
             .skip_config(skip);
@@ -107,10 +112,9 @@ fn batch_size_seed_policy_and_skipped_loads_change_nothing() {
     }
 }
 
-#[test]
-fn two_physical_cores_share_every_batch() {
+fn two_physical_cores_share_every_batch(rig: &Rig) {
     for batch in [1, 2, 7, 64] {
-        let predictions = predict(Runtime::builder().tpbs_per_core(2), batch);
+        let predictions = predict(rig.builder().tpbs_per_core(2), batch);
         assert_eq!(
             format!("{:08x}", crc32fast::hash(&predictions)),
             expected_crc32(),

@@ -7,17 +7,29 @@
 mod held;
 
 use held::Held;
-use lane_tests::DIGITS;
-use nrta::{Core, Dtype, Error, Health, LoadedModel, Model, Runtime, ScheduleError, Status};
+use lane_tests::{DIGITS, Parts, Rig};
+use nrta::{Core, Dtype, Error, Health, LoadedModel, Model, ScheduleError, Status};
+
+lane_tests::on_both! {
+    a_model_says_what_it_takes_and_gives,
+    inputs_and_outputs_are_had_by_name_and_type,
+    tensors_are_bound_by_name_in_any_order_and_others_are_passed_over,
+    a_tensor_that_cannot_be_bound_is_named_by_what_it_is_bound_to with Parts::two_devices(),
+    bindings_keep_their_tensors,
+    a_model_of_another_core_is_refused,
+    unloading_refuses_what_comes_and_finishes_what_is_in_flight,
+    an_idle_model_gives_its_memory_back_when_it_is_unloaded,
+    d7_a_degraded_queue_keeps_an_unloaded_model with held::fatal(),
+    switching_between_models_is_counted,
+}
 
 fn digits(core: &Core, batch: u32) -> LoadedModel {
     let model = Model::open(format!("{DIGITS}/model.xum")).unwrap();
     core.load(&model, batch).unwrap()
 }
 
-#[test]
-fn a_model_says_what_it_takes_and_gives() {
-    let runtime = Runtime::builder().tpbs_per_core(2).open().unwrap();
+fn a_model_says_what_it_takes_and_gives(rig: &Rig) {
+    let runtime = rig.builder().tpbs_per_core(2).open().unwrap();
     let core = runtime.core(0).unwrap();
     let info = digits(&core, 6).info();
     assert_eq!(
@@ -41,9 +53,8 @@ fn a_model_says_what_it_takes_and_gives() {
     assert_eq!(info.outputs[0].shape.dimensions(), [6, 10]);
 }
 
-#[test]
-fn inputs_and_outputs_are_had_by_name_and_type() {
-    let runtime = Runtime::builder().open().unwrap();
+fn inputs_and_outputs_are_had_by_name_and_type(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let model = digits(&core, 2);
     assert_eq!(model.input::<u8>("image").unwrap().bytes(), 128);
@@ -65,9 +76,8 @@ fn inputs_and_outputs_are_had_by_name_and_type() {
     );
 }
 
-#[test]
-fn tensors_are_bound_by_name_in_any_order_and_others_are_passed_over() {
-    let runtime = Runtime::builder().open().unwrap();
+fn tensors_are_bound_by_name_in_any_order_and_others_are_passed_over(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let model = digits(&core, 1);
     let image = model.input::<u8>("image").unwrap();
@@ -115,9 +125,8 @@ fn tensors_are_bound_by_name_in_any_order_and_others_are_passed_over() {
     assert_eq!(error.to_string(), text);
 }
 
-#[test]
-fn a_tensor_that_cannot_be_bound_is_named_by_what_it_is_bound_to() {
-    let runtime = Runtime::builder().cores(2).open().unwrap();
+fn a_tensor_that_cannot_be_bound_is_named_by_what_it_is_bound_to(rig: &Rig) {
+    let runtime = rig.builder().cores(2).open().unwrap();
     let [here, there] = [0, 1].map(|core| runtime.core(core).unwrap());
     let model = digits(&there, 1);
     let image = model.input::<u8>("image").unwrap();
@@ -134,16 +143,15 @@ fn a_tensor_that_cannot_be_bound_is_named_by_what_it_is_bound_to() {
             Status::INVALID
         )
     );
-    let other = Runtime::builder().open().unwrap();
+    let other = rig.builder_on(1).open().unwrap();
     let label = other.core(0).unwrap().tensor::<u32>(&[1, 1]).unwrap();
     let (text, status) = text(&label);
     assert!(text.ends_with("label of model digits: the tensor belongs to another runtime"));
     assert_eq!(status, Status::INVALID);
 }
 
-#[test]
-fn bindings_keep_their_tensors() {
-    let runtime = Runtime::builder().open().unwrap();
+fn bindings_keep_their_tensors(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let model = digits(&core, 1);
     let image = model.input::<u8>("image").unwrap();
@@ -162,9 +170,8 @@ fn bindings_keep_their_tensors() {
     assert!(label.unwrap().wait().unwrap()[0] < 10);
 }
 
-#[test]
-fn a_model_of_another_core_is_refused() {
-    let runtime = Runtime::builder().cores(2).open().unwrap();
+fn a_model_of_another_core_is_refused(rig: &Rig) {
+    let runtime = rig.builder().cores(2).open().unwrap();
     let (here, there) = (runtime.core(0).unwrap(), runtime.core(1).unwrap());
     let model = digits(&here, 1);
     let image = model.input::<u8>("image").unwrap();
@@ -182,9 +189,8 @@ fn a_model_of_another_core_is_refused() {
     ));
 }
 
-#[test]
-fn unloading_refuses_what_comes_and_finishes_what_is_in_flight() {
-    let held = Held::new();
+fn unloading_refuses_what_comes_and_finishes_what_is_in_flight(rig: &Rig) {
+    let held = Held::new(rig);
     let (model, image) = (held.model.clone(), held.input.clone());
     let outputs = held.outputs.clone();
     let bound = model.bind(&[&image], &[&outputs[0], &outputs[1]]).unwrap();
@@ -216,9 +222,8 @@ fn unloading_refuses_what_comes_and_finishes_what_is_in_flight() {
     assert!(held.device.released().len() > released);
 }
 
-#[test]
-fn an_idle_model_gives_its_memory_back_when_it_is_unloaded() {
-    let held = Held::new();
+fn an_idle_model_gives_its_memory_back_when_it_is_unloaded(rig: &Rig) {
+    let held = Held::new(rig);
     let model = digits(&held.core, 4);
     let clone = model.clone();
     let released = held.device.released().len();
@@ -227,9 +232,8 @@ fn an_idle_model_gives_its_memory_back_when_it_is_unloaded() {
     assert!(clone.is_unloaded());
 }
 
-#[test]
-fn d7_a_degraded_queue_keeps_an_unloaded_model() {
-    let held = Held::with_a_fatal_execution();
+fn d7_a_degraded_queue_keeps_an_unloaded_model(rig: &Rig) {
+    let held = Held::new(rig);
     let [other, dropped] = [4, 4].map(|batch| digits(&held.core, batch));
     held.device.hold_doorbells();
     let fatal = held.execute().unwrap();
@@ -247,9 +251,8 @@ fn d7_a_degraded_queue_keeps_an_unloaded_model() {
     assert_eq!(held.device.released().len(), released);
 }
 
-#[test]
-fn switching_between_models_is_counted() {
-    let runtime = Runtime::builder().open().unwrap();
+fn switching_between_models_is_counted(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let compute = core.compute();
     let bound: Vec<_> = [1, 2]

@@ -7,6 +7,7 @@
 mod held;
 
 use held::Held;
+use lane_tests::Rig;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nrta::{
     AskError, CompletionEvent, EventError, Health, NotAnEventFd, Registered, Runtime, SeqId, Status,
@@ -14,6 +15,23 @@ use nrta::{
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+
+lane_tests::on_both! {
+    f8_a_sequence_is_signalled_once_and_after_its_completion,
+    f8_a_completed_sequence_is_signalled_before_the_call_returns,
+    f8_registering_again_replaces_and_what_is_not_there_is_no_error,
+    f8_deregistering_stops_both_kinds,
+    f8_what_was_never_issued_is_an_error_and_changes_nothing,
+    f8_what_is_no_eventfd_is_an_error_and_the_registration_stays,
+    f8_a_queue_event_counts_completions_not_wake_ups,
+    w3_the_application_may_close_its_descriptor,
+    w2_a_full_event_loses_its_notification_and_nothing_else,
+    f8_one_event_serves_many_sequences_and_queues,
+    f6_a_degraded_queue_still_notifies with held::fatal(),
+    v14_a_closed_runtime_has_notified_everything_and_forgets_registrations,
+    f8_a_dropped_subscription_ends_and_leaves_its_successor_alone,
+    f8_replacing_against_completion_counts_each_request_once,
+}
 
 fn event() -> CompletionEvent {
     CompletionEvent::new().unwrap()
@@ -33,9 +51,8 @@ fn await_counts(event: &CompletionEvent, counts: u64) {
     assert_eq!(taken, counts);
 }
 
-#[test]
-fn f8_a_sequence_is_signalled_once_and_after_its_completion() {
-    let held = Held::new();
+fn f8_a_sequence_is_signalled_once_and_after_its_completion(rig: &Rig) {
+    let held = Held::new(rig);
     let event = event();
     let pending = held.execute().unwrap();
     let registered = held.compute.notify(pending.seq(), &event).unwrap();
@@ -50,9 +67,8 @@ fn f8_a_sequence_is_signalled_once_and_after_its_completion() {
     assert_eq!(event.drain().unwrap(), 0, "one notification and no more");
 }
 
-#[test]
-fn f8_a_completed_sequence_is_signalled_before_the_call_returns() {
-    let held = Held::new();
+fn f8_a_completed_sequence_is_signalled_before_the_call_returns(rig: &Rig) {
+    let held = Held::new(rig);
     held.release();
     let seq = held.schedule(1)[0];
     held.compute.wait(seq, None).unwrap();
@@ -64,9 +80,8 @@ fn f8_a_completed_sequence_is_signalled_before_the_call_returns() {
     assert_eq!(event.drain().unwrap(), 1);
 }
 
-#[test]
-fn f8_registering_again_replaces_and_what_is_not_there_is_no_error() {
-    let held = Held::new();
+fn f8_registering_again_replaces_and_what_is_not_there_is_no_error(rig: &Rig) {
+    let held = Held::new(rig);
     let (old, new) = (event(), event());
     let seq = held.schedule(1)[0];
     held.compute.notify(seq, &old).unwrap();
@@ -81,9 +96,8 @@ fn f8_registering_again_replaces_and_what_is_not_there_is_no_error() {
     assert!(!held.compute.stop_notify_each().unwrap());
 }
 
-#[test]
-fn f8_deregistering_stops_both_kinds() {
-    let held = Held::new();
+fn f8_deregistering_stops_both_kinds(rig: &Rig) {
+    let held = Held::new(rig);
     let event = event();
     let seq = held.schedule(1)[0];
     held.compute.notify(seq, &event).unwrap();
@@ -99,9 +113,8 @@ fn f8_deregistering_stops_both_kinds() {
     assert_eq!(event.drain().unwrap(), 0);
 }
 
-#[test]
-fn f8_what_was_never_issued_is_an_error_and_changes_nothing() {
-    let held = Held::new();
+fn f8_what_was_never_issued_is_an_error_and_changes_nothing(rig: &Rig) {
+    let held = Held::new(rig);
     let (event, other) = (event(), event());
     let seq = held.schedule(1)[0];
     held.compute.notify(seq, &event).unwrap();
@@ -126,9 +139,8 @@ fn f8_what_was_never_issued_is_an_error_and_changes_nothing() {
     assert_eq!(other.drain().unwrap(), 0);
 }
 
-#[test]
-fn f8_what_is_no_eventfd_is_an_error_and_the_registration_stays() {
-    let held = Held::new();
+fn f8_what_is_no_eventfd_is_an_error_and_the_registration_stays(rig: &Rig) {
+    let held = Held::new(rig);
     let event = event();
     let seq = held.schedule(1)[0];
     held.compute.notify(seq, &event).unwrap();
@@ -144,9 +156,8 @@ fn f8_what_is_no_eventfd_is_an_error_and_the_registration_stays() {
     await_counts(&event, 1);
 }
 
-#[test]
-fn f8_a_queue_event_counts_completions_not_wake_ups() {
-    let held = Held::new();
+fn f8_a_queue_event_counts_completions_not_wake_ups(rig: &Rig) {
+    let held = Held::new(rig);
     let event = event();
     let before = held.schedule(1)[0];
     held.complete(before);
@@ -158,9 +169,8 @@ fn f8_a_queue_event_counts_completions_not_wake_ups() {
     assert_eq!(held.compute.last_completed(), last);
 }
 
-#[test]
-fn w3_the_application_may_close_its_descriptor() {
-    let held = Held::new();
+fn w3_the_application_may_close_its_descriptor(rig: &Rig) {
+    let held = Held::new(rig);
     let (kept, given) = (event(), event());
     let seqs = held.schedule(2);
     held.compute.notify(seqs[0], &given).unwrap();
@@ -176,9 +186,8 @@ fn w3_the_application_may_close_its_descriptor() {
     assert_eq!(held.compute.lost_notifications(), 0);
 }
 
-#[test]
-fn w2_a_full_event_loses_its_notification_and_nothing_else() {
-    let held = Held::new();
+fn w2_a_full_event_loses_its_notification_and_nothing_else(rig: &Rig) {
+    let held = Held::new(rig);
     for flags in [EfdFlags::EFD_NONBLOCK, EfdFlags::empty()] {
         let before = held.compute.lost_notifications();
         let full = EventFd::from_value_and_flags(0, flags).unwrap();
@@ -201,9 +210,8 @@ fn w2_a_full_event_loses_its_notification_and_nothing_else() {
     }
 }
 
-#[test]
-fn f8_one_event_serves_many_sequences_and_queues() {
-    let held = Held::new();
+fn f8_one_event_serves_many_sequences_and_queues(rig: &Rig) {
+    let held = Held::new(rig);
     let event = event();
     let (moves, tensor) = (
         held.core.tensor_op(0).unwrap(),
@@ -221,9 +229,8 @@ fn f8_one_event_serves_many_sequences_and_queues() {
     await_counts(&event, 7);
 }
 
-#[test]
-fn f6_a_degraded_queue_still_notifies() {
-    let held = Held::with_a_fatal_execution();
+fn f6_a_degraded_queue_still_notifies(rig: &Rig) {
+    let held = Held::new(rig);
     let (each, all) = (event(), event());
     held.compute.notify_each(&all).unwrap();
     let pending: Vec<_> = (0..3).map(|_| held.execute().unwrap()).collect();
@@ -251,9 +258,8 @@ fn f6_a_degraded_queue_still_notifies() {
     assert!(!held.compute.stop_notify(last).unwrap());
 }
 
-#[test]
-fn v14_a_closed_runtime_has_notified_everything_and_forgets_registrations() {
-    let held = Held::new();
+fn v14_a_closed_runtime_has_notified_everything_and_forgets_registrations(rig: &Rig) {
+    let held = Held::new(rig);
     let (each, all) = (event(), event());
     let seqs = held.schedule(2);
     held.compute.notify(seqs[1], &each).unwrap();
@@ -278,9 +284,8 @@ fn v14_a_closed_runtime_has_notified_everything_and_forgets_registrations() {
     );
 }
 
-#[test]
-fn f8_a_dropped_subscription_ends_and_leaves_its_successor_alone() {
-    let held = Held::new();
+fn f8_a_dropped_subscription_ends_and_leaves_its_successor_alone(rig: &Rig) {
+    let held = Held::new(rig);
     let (first, second) = (event(), event());
     let seqs = held.schedule(2);
     drop(held.compute.subscribe(seqs[0], &first).unwrap());
@@ -342,9 +347,8 @@ fn f8_deregistration_against_completion_is_a_barrier() {
     });
 }
 
-#[test]
-fn f8_replacing_against_completion_counts_each_request_once() {
-    let runtime = Runtime::builder().open().unwrap();
+fn f8_replacing_against_completion_counts_each_request_once(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(8).unwrap());
     let events = [event(), event()];

@@ -5,8 +5,8 @@
 )]
 
 use bytes::{Bytes, BytesMut};
-use lane_tests::Meddler;
-use nrta::simulated::{Fault, FaultPlan, Rule, When};
+use lane_tests::{Meddler, Parts, Rig};
+use nrta::simulated::{Fault, Rule, When};
 use nrta::{
     Core, Device, Element, Error, HostBuffer, HostBufferError, Runtime, ScheduleError, Status,
     Tensor, TensorOpQueue, bf16, f16,
@@ -14,10 +14,24 @@ use nrta::{
 use std::sync::Arc;
 use std::time::Duration;
 use xu_device::Place;
-use xu_device::simulated::{Machine, MachineConfig};
 
-/// Host memory of a machine that is meddled with.
-const HOST_BYTES: u64 = 128 << 20;
+lane_tests::on_both! {
+    f1_numbers_of_every_type_are_shared_and_come_back_themselves,
+    f1_bytes_of_every_owner_are_written_and_come_back_themselves,
+    f1_bytes_are_read_into_what_was_given,
+    f1_a_refused_request_gives_its_memory_back,
+    a_host_buffer_is_filled_and_read_inside_its_bounds_only,
+    a_host_buffer_moves_without_a_copy_by_the_host,
+    a_part_of_a_tensor_is_moved_by_the_length_of_the_buffer,
+    dropped_buffers_are_used_again_by_size,
+    a_pool_keeps_no_more_than_it_says,
+    what_is_free_makes_room_for_another_size,
+    f7_a_closed_runtime_keeps_no_host_memory,
+    f7_a_buffer_of_another_runtime_is_refused with Parts::two_devices(),
+    f1_memory_of_a_queue_that_hangs_does_not_come_back with first_transfer(Fault::TransferHangs),
+    f1_memory_of_a_queue_that_aborts_comes_back_with_the_end_of_the_runtime with first_transfer(Fault::TransferAborts),
+    f1_dropping_everything_gives_all_memory_back,
+}
 
 /// A queue, and a tensor to move to and from.
 struct Bench {
@@ -38,21 +52,12 @@ impl Bench {
         }
     }
 
-    fn new(bytes: u64) -> Self {
-        Self::of(Runtime::builder().open().unwrap(), bytes)
+    fn new(rig: &Rig, bytes: u64) -> Self {
+        Self::of(rig.builder().open().unwrap(), bytes)
     }
 
-    fn meddled(bytes: u64) -> (Arc<Meddler>, Self) {
-        Self::with(FaultPlan::default(), bytes)
-    }
-
-    fn with(plan: FaultPlan, bytes: u64) -> (Arc<Meddler>, Self) {
-        let config = MachineConfig {
-            faults: plan,
-            host_bytes: HOST_BYTES,
-            ..MachineConfig::default()
-        };
-        let device = Meddler::new(Machine::start(config).unwrap());
+    fn meddled(rig: &Rig, bytes: u64) -> (Arc<Meddler>, Self) {
+        let device = rig.meddler();
         let builder = Runtime::builder()
             .device(Arc::clone(&device) as Arc<dyn Device>)
             .exec_timeout(Some(Duration::from_millis(20)));
@@ -76,9 +81,8 @@ impl Bench {
     }
 }
 
-#[test]
-fn f1_bytes_of_every_owner_are_written_and_come_back_themselves() {
-    let bench = Bench::new(4);
+fn f1_bytes_of_every_owner_are_written_and_come_back_themselves(rig: &Rig) {
+    let bench = Bench::new(rig, 4);
     let write = |bytes: &[u8]| assert_eq!(bench.content(), bytes);
 
     let (moves, tensor) = (&bench.moves, &bench.tensor);
@@ -115,9 +119,8 @@ fn f1_bytes_of_every_owner_are_written_and_come_back_themselves() {
     write(&[21, 22, 23, 24]);
 }
 
-#[test]
-fn f1_bytes_are_read_into_what_was_given() {
-    let bench = Bench::new(6);
+fn f1_bytes_are_read_into_what_was_given(rig: &Rig) {
+    let bench = Bench::new(rig, 6);
     let (moves, tensor) = (&bench.moves, &bench.tensor);
     moves.write(tensor, 0, &b"abcdef"[..]).unwrap().detach();
 
@@ -137,11 +140,12 @@ fn f1_bytes_are_read_into_what_was_given() {
 
 /// Numbers go in by every owner, and come out by those that can be read into.
 fn check_elements<T: Element + PartialEq + std::fmt::Debug>(
+    rig: &Rig,
     numbers: &'static [T],
     zero: T,
     bytes: &[u8],
 ) {
-    let bench = Bench::new(bytes.len() as u64);
+    let bench = Bench::new(rig, bytes.len() as u64);
     let (moves, tensor) = (&bench.moves, &bench.tensor);
     let clear = || {
         let zeroes = vec![0; bytes.len()];
@@ -177,26 +181,29 @@ fn check_elements<T: Element + PartialEq + std::fmt::Debug>(
     assert_eq!(read.wait().unwrap(), numbers[1..2]);
 }
 
-#[test]
-fn f1_numbers_of_every_type_are_shared_and_come_back_themselves() {
-    check_elements::<u8>(&[1, 0xFE], 0, &[1, 0xFE]);
-    check_elements::<i8>(&[1, -2], 0, &[1, 0xFE]);
-    check_elements::<u16>(&[1, 0xFEDC], 0, &[1, 0, 0xDC, 0xFE]);
-    check_elements::<i16>(&[1, -2], 0, &[1, 0, 0xFE, 0xFF]);
-    check_elements::<u32>(&[1, 2], 0, &[1, 0, 0, 0, 2, 0, 0, 0]);
-    check_elements::<i32>(&[1, -1], 0, &[1, 0, 0, 0, 255, 255, 255, 255]);
+fn f1_numbers_of_every_type_are_shared_and_come_back_themselves(rig: &Rig) {
+    check_elements::<u8>(rig, &[1, 0xFE], 0, &[1, 0xFE]);
+    check_elements::<i8>(rig, &[1, -2], 0, &[1, 0xFE]);
+    check_elements::<u16>(rig, &[1, 0xFEDC], 0, &[1, 0, 0xDC, 0xFE]);
+    check_elements::<i16>(rig, &[1, -2], 0, &[1, 0, 0xFE, 0xFF]);
+    check_elements::<u32>(rig, &[1, 2], 0, &[1, 0, 0, 0, 2, 0, 0, 0]);
+    check_elements::<i32>(rig, &[1, -1], 0, &[1, 0, 0, 0, 255, 255, 255, 255]);
     let eight = [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
-    check_elements::<u64>(&[1, 2], 0, &eight);
-    check_elements::<i64>(&[1, 2], 0, &eight);
-    check_elements::<f32>(&[1.0, -2.0], 0.0, &[0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0]);
-    check_elements::<f16>(&[f16::ONE, f16::NEG_ONE], f16::ZERO, &[0, 0x3C, 0, 0xBC]);
+    check_elements::<u64>(rig, &[1, 2], 0, &eight);
+    check_elements::<i64>(rig, &[1, 2], 0, &eight);
+    check_elements::<f32>(rig, &[1.0, -2.0], 0.0, &[0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0]);
+    check_elements::<f16>(
+        rig,
+        &[f16::ONE, f16::NEG_ONE],
+        f16::ZERO,
+        &[0, 0x3C, 0, 0xBC],
+    );
     let halves = &[bf16::ONE, bf16::NEG_ONE];
-    check_elements::<bf16>(halves, bf16::ZERO, &[0x80, 0x3F, 0x80, 0xBF]);
+    check_elements::<bf16>(rig, halves, bf16::ZERO, &[0x80, 0x3F, 0x80, 0xBF]);
 }
 
-#[test]
-fn f1_a_refused_request_gives_its_memory_back() {
-    let bench = Bench::new(4);
+fn f1_a_refused_request_gives_its_memory_back(rig: &Rig) {
+    let bench = Bench::new(rig, 4);
     let shared: Arc<[f32]> = Arc::from([0.0; 4]);
     let refused = bench
         .moves
@@ -220,9 +227,8 @@ fn f1_a_refused_request_gives_its_memory_back() {
     assert_eq!(refused.args.unwrap().bytes(), 5);
 }
 
-#[test]
-fn a_host_buffer_is_filled_and_read_inside_its_bounds_only() {
-    let bench = Bench::new(4);
+fn a_host_buffer_is_filled_and_read_inside_its_bounds_only(rig: &Rig) {
+    let bench = Bench::new(rig, 4);
     let mut buffer = bench.core.host_buffer(10_000).unwrap();
     assert_eq!((buffer.bytes(), buffer.capacity()), (10_000, 16_384));
     buffer.fill(7).unwrap();
@@ -252,9 +258,8 @@ fn a_host_buffer_is_filled_and_read_inside_its_bounds_only() {
 /// Several chunks, and a rest.
 const LARGE: usize = 600_001;
 
-#[test]
-fn a_host_buffer_moves_without_a_copy_by_the_host() {
-    let (device, bench) = Bench::meddled(LARGE as u64);
+fn a_host_buffer_moves_without_a_copy_by_the_host(rig: &Rig) {
+    let (device, bench) = Bench::meddled(rig, LARGE as u64);
     let pattern: Vec<u8> = (0..LARGE).map(|index| (index % 251) as u8).collect();
     let buffer = bench.filled(&pattern);
 
@@ -284,9 +289,8 @@ fn a_host_buffer_moves_without_a_copy_by_the_host() {
     assert_eq!(device.touched().1 - read, LARGE as u64);
 }
 
-#[test]
-fn a_part_of_a_tensor_is_moved_by_the_length_of_the_buffer() {
-    let bench = Bench::new(8);
+fn a_part_of_a_tensor_is_moved_by_the_length_of_the_buffer(rig: &Rig) {
+    let bench = Bench::new(rig, 8);
     bench
         .moves
         .write(&bench.tensor, 0, vec![0; 8])
@@ -313,9 +317,8 @@ fn host_blocks(device: &Meddler) -> usize {
     host.count()
 }
 
-#[test]
-fn dropped_buffers_are_used_again_by_size() {
-    let (device, bench) = Bench::meddled(4);
+fn dropped_buffers_are_used_again_by_size(rig: &Rig) {
+    let (device, bench) = Bench::meddled(rig, 4);
     let before = host_blocks(&device);
     drop(bench.core.host_buffer(5_000).unwrap());
     assert_eq!(host_blocks(&device), before + 1);
@@ -342,9 +345,8 @@ fn dropped_buffers_are_used_again_by_size() {
     drop((again, second));
 }
 
-#[test]
-fn a_pool_keeps_no_more_than_it_says() {
-    let (device, bench) = Bench::meddled(4);
+fn a_pool_keeps_no_more_than_it_says(rig: &Rig) {
+    let (device, bench) = Bench::meddled(rig, 4);
     let released = |device: &Meddler| device.released().len();
     let before = released(&device);
     let most = HostBuffer::MOST_POOLED;
@@ -358,27 +360,26 @@ fn a_pool_keeps_no_more_than_it_says() {
     assert_eq!(released(&device), before + 2, "too large to be kept");
 }
 
-#[test]
-fn what_is_free_makes_room_for_another_size() {
-    let (device, bench) = Bench::meddled(4);
+fn what_is_free_makes_room_for_another_size(rig: &Rig) {
+    let (device, bench) = Bench::meddled(rig, 4);
     let free: Vec<_> = (0..4)
         .map(|_| bench.core.host_buffer(HostBuffer::MOST_POOLED).unwrap())
         .collect();
     drop(free);
     let in_use = device.in_use();
-    let large = bench.core.host_buffer(HOST_BYTES / 4 * 3).unwrap();
+    let host_bytes = Parts::default().host_bytes;
+    let large = bench.core.host_buffer(host_bytes / 4 * 3).unwrap();
     assert_eq!(device.in_use(), in_use - 4 + 1);
     // What does not fit, does not fit.
-    let refused = bench.core.host_buffer(HOST_BYTES).unwrap_err();
+    let refused = bench.core.host_buffer(host_bytes).unwrap_err();
     assert_eq!(refused.status(), Status::RESOURCE);
     assert!(bench.core.host_buffer(u64::MAX).is_err());
     drop(large);
-    assert!(bench.core.host_buffer(HOST_BYTES / 4 * 3).is_ok());
+    assert!(bench.core.host_buffer(host_bytes / 4 * 3).is_ok());
 }
 
-#[test]
-fn f7_a_closed_runtime_keeps_no_host_memory() {
-    let (device, bench) = Bench::meddled(4);
+fn f7_a_closed_runtime_keeps_no_host_memory(rig: &Rig) {
+    let (device, bench) = Bench::meddled(rig, 4);
     let (free, outlives) = (bench.filled(b"free"), bench.filled(b"kept"));
     drop(free);
     let (core, in_use) = (bench.core.clone(), device.in_use());
@@ -395,9 +396,9 @@ fn f7_a_closed_runtime_keeps_no_host_memory() {
     assert_eq!(device.in_use(), 0);
 }
 
-#[test]
-fn f7_a_buffer_of_another_runtime_is_refused() {
-    let (bench, other) = (Bench::new(4), Bench::new(4));
+fn f7_a_buffer_of_another_runtime_is_refused(rig: &Rig) {
+    let bench = Bench::new(rig, 4);
+    let other = Bench::of(rig.builder_on(1).open().unwrap(), 4);
     let buffer = other.filled(b"1234");
     let refused = bench
         .moves
@@ -413,54 +414,58 @@ fn f7_a_buffer_of_another_runtime_is_refused() {
 }
 
 /// The first transfer ends so.
-fn first_transfer(fault: Fault) -> FaultPlan {
+fn first_transfer(fault: Fault) -> Parts {
     let when = When {
         times: Some(1),
         ..When::default()
     };
-    FaultPlan {
-        rules: vec![Rule { when, fault }],
-    }
+    Parts::failing(vec![Rule { when, fault }])
 }
 
-#[test]
-fn f1_memory_that_the_device_may_still_touch_does_not_come_back() {
-    // A queue that has aborted comes to rest, one that hangs does not.
-    for (fault, status, rests) in [
-        (Fault::TransferHangs, Status::TIMEOUT, false),
-        (Fault::TransferAborts, Status::EXEC_HW_ERR_DMA_ABORT, true),
-    ] {
-        let (device, bench) = Bench::with(first_transfer(fault), 4);
-        let buffer = bench.filled(b"1234");
-        let (_, addr) = *device.allocated().last().unwrap();
-        let behind = bench.filled(b"5678");
-        let head = bench.moves.read_into(&bench.tensor, 0, buffer).unwrap();
-        let behind = bench.moves.write_from(&bench.tensor, 0, behind);
-
-        let error = head.wait().unwrap_err();
-        assert_eq!(error.status, status);
-        assert!(error.value.is_none(), "the device may still write there");
-        if let Ok(behind) = behind {
-            let error = behind.wait().unwrap_err();
-            assert_eq!(error.status, Status::EXEC_UNIT_UNRECOVERABLE);
-            // It never began.
-            assert!(error.value.is_some());
-            drop(error);
-        }
-        let before = host_blocks(&device);
-        drop([0; 2].map(|_| bench.core.host_buffer(4).unwrap()));
-        assert!(host_blocks(&device) > before, "the pool has one at most");
-        assert!(!device.released().contains(&addr));
-
-        bench.runtime.close();
-        drop((bench.core, bench.moves, bench.tensor));
-        assert_eq!(device.released().contains(&addr), rests);
-    }
+fn f1_memory_of_a_queue_that_hangs_does_not_come_back(rig: &Rig) {
+    memory_that_the_device_may_still_touch_does_not_come_back(rig, Status::TIMEOUT, false);
 }
 
-#[test]
-fn f1_dropping_everything_gives_all_memory_back() {
-    let (device, bench) = Bench::meddled(LARGE as u64);
+fn f1_memory_of_a_queue_that_aborts_comes_back_with_the_end_of_the_runtime(rig: &Rig) {
+    let status = Status::EXEC_HW_ERR_DMA_ABORT;
+    memory_that_the_device_may_still_touch_does_not_come_back(rig, status, true);
+}
+
+/// A queue that has aborted comes to rest, one that hangs does not.
+fn memory_that_the_device_may_still_touch_does_not_come_back(
+    rig: &Rig,
+    status: Status,
+    rests: bool,
+) {
+    let (device, bench) = Bench::meddled(rig, 4);
+    let buffer = bench.filled(b"1234");
+    let (_, addr) = *device.allocated().last().unwrap();
+    let behind = bench.filled(b"5678");
+    let head = bench.moves.read_into(&bench.tensor, 0, buffer).unwrap();
+    let behind = bench.moves.write_from(&bench.tensor, 0, behind);
+
+    let error = head.wait().unwrap_err();
+    assert_eq!(error.status, status);
+    assert!(error.value.is_none(), "the device may still write there");
+    if let Ok(behind) = behind {
+        let error = behind.wait().unwrap_err();
+        assert_eq!(error.status, Status::EXEC_UNIT_UNRECOVERABLE);
+        // It never began.
+        assert!(error.value.is_some());
+        drop(error);
+    }
+    let before = host_blocks(&device);
+    drop([0; 2].map(|_| bench.core.host_buffer(4).unwrap()));
+    assert!(host_blocks(&device) > before, "the pool has one at most");
+    assert!(!device.released().contains(&addr));
+
+    bench.runtime.close();
+    drop((bench.core, bench.moves, bench.tensor));
+    assert_eq!(device.released().contains(&addr), rests);
+}
+
+fn f1_dropping_everything_gives_all_memory_back(rig: &Rig) {
+    let (device, bench) = Bench::meddled(rig, LARGE as u64);
     for round in 0..50u8 {
         let mut buffer = bench.core.host_buffer(LARGE as u64).unwrap();
         buffer.fill(round).unwrap();

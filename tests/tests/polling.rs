@@ -4,12 +4,18 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use nrta::{AnyQueue, Error, Runtime, SeqId, Status, XuId, XuType};
+use lane_tests::{Parts, Rig};
+use nrta::{AnyQueue, Error, SeqId, Status, XuId, XuType};
 use std::collections::HashSet;
 
-#[test]
-fn a_runtime_names_each_of_its_queues_once() {
-    let runtime = Runtime::builder().cores(3).open().unwrap();
+lane_tests::on_both! {
+    a_runtime_names_each_of_its_queues_once with Parts::cores(3),
+    r8_what_does_not_exist_is_an_error_that_names_it,
+    polling_by_numbers_finds_what_the_queue_itself_says,
+}
+
+fn a_runtime_names_each_of_its_queues_once(rig: &Rig) {
+    let runtime = rig.builder().cores(3).open().unwrap();
     let ids: Vec<XuId> = runtime.queues().map(|queue| queue.xu()).collect();
     // Two that move tensors, one that computes, one of collectives.
     assert_eq!(ids.len(), 3 * 4);
@@ -27,9 +33,8 @@ fn a_runtime_names_each_of_its_queues_once() {
     }
 }
 
-#[test]
-fn r8_what_does_not_exist_is_an_error_that_names_it() {
-    let runtime = Runtime::builder().cores(2).open().unwrap();
+fn r8_what_does_not_exist_is_an_error_that_names_it(rig: &Rig) {
+    let runtime = rig.builder().cores(2).open().unwrap();
     let refused = |error: Error, text: &str| {
         assert_eq!(error.status(), Status::INVALID);
         assert_eq!(error.to_string(), text);
@@ -66,9 +71,8 @@ fn r8_what_does_not_exist_is_an_error_that_names_it() {
     runtime.is_completed(SeqId::from_raw(u64::MAX)).unwrap_err();
 }
 
-#[test]
-fn polling_by_numbers_finds_what_the_queue_itself_says() {
-    let runtime = Runtime::builder().cores(2).open().unwrap();
+fn polling_by_numbers_finds_what_the_queue_itself_says(rig: &Rig) {
+    let runtime = rig.builder().cores(2).open().unwrap();
     let core = runtime.core(1).unwrap();
     let tensor = core.allocate(8).unwrap();
     let moves = core.tensor_op(1).unwrap();

@@ -10,7 +10,8 @@ use futures::executor::block_on;
 use futures::future::join_all;
 use futures::{FutureExt, Stream, StreamExt};
 use held::Held;
-use nrta::{AskError, Health, Runtime, SeqId, Status, WaitError};
+use lane_tests::Rig;
+use nrta::{AskError, Health, SeqId, Status, WaitError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,6 +19,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
+
+lane_tests::on_both! {
+    waiting_for_the_last_of_a_batch_is_waiting_for_the_batch,
+    any_number_of_tasks_and_threads_wait_for_one_sequence,
+    what_was_never_issued_cannot_be_waited_for,
+    f3_the_newest_waker_is_woken_once,
+    f3_a_completion_wakes_those_who_wait_for_it_and_nobody_else,
+    f3_a_dropped_future_leaves_no_waker,
+    f4_the_destructor_of_a_replaced_waker_may_register_and_wait,
+    the_stream_of_completions_grows_and_does_not_miss_the_last,
+    the_stream_coalesces_what_nobody_asked_for,
+    a_thread_can_iterate_over_completions,
+    a_stream_ends_on_a_degraded_queue_when_the_runtime_closes with held::fatal(),
+    f7_the_end_wakes_whoever_follows,
+    f6_a_watch_learns_of_a_degradation_and_its_cause with held::fatal(),
+    f6_a_submitter_that_degrades_its_queue_tells_the_watch,
+    a_watch_of_one_queue_is_not_told_of_another with held::fatal(),
+    f7_a_waker_cannot_make_the_worker_wait_for_itself,
+    f3_registration_against_completion_misses_nothing,
+    f5_a_full_queue_says_so_and_changes_nothing_a_thousand_times,
+    sequences_of_several_threads_are_the_order_of_acceptance,
+}
 
 /// Counts how often it wakes.
 #[derive(Default)]
@@ -47,9 +70,8 @@ fn counted() -> (Arc<Count>, Waker) {
     (Arc::clone(&count), Waker::from(count))
 }
 
-#[test]
-fn waiting_for_the_last_of_a_batch_is_waiting_for_the_batch() {
-    let held = Held::new();
+fn waiting_for_the_last_of_a_batch_is_waiting_for_the_batch(rig: &Rig) {
+    let held = Held::new(rig);
     let pending: Vec<_> = (0..5).map(|_| held.execute().unwrap()).collect();
     let last = pending[4].seq();
     assert_eq!(
@@ -62,9 +84,8 @@ fn waiting_for_the_last_of_a_batch_is_waiting_for_the_batch() {
     block_on(held.compute.wait_for(last)).unwrap();
 }
 
-#[test]
-fn any_number_of_tasks_and_threads_wait_for_one_sequence() {
-    let held = Held::new();
+fn any_number_of_tasks_and_threads_wait_for_one_sequence(rig: &Rig) {
+    let held = Held::new(rig);
     let seqs = held.schedule(3);
     let tasks: Vec<_> = (0..2)
         .map(|_| {
@@ -83,9 +104,8 @@ fn any_number_of_tasks_and_threads_wait_for_one_sequence() {
     thread.join().unwrap().unwrap();
 }
 
-#[test]
-fn what_was_never_issued_cannot_be_waited_for() {
-    let held = Held::new();
+fn what_was_never_issued_cannot_be_waited_for(rig: &Rig) {
+    let held = Held::new(rig);
     let seq = held.schedule(1)[0];
     let next = SeqId::from_raw(seq.raw() + 1);
     let moves = held.core.tensor_op(0).unwrap();
@@ -106,9 +126,8 @@ fn what_was_never_issued_cannot_be_waited_for() {
     held.release();
 }
 
-#[test]
-fn f3_the_newest_waker_is_woken_once() {
-    let held = Held::new();
+fn f3_the_newest_waker_is_woken_once(rig: &Rig) {
+    let held = Held::new(rig);
     let seq = held.schedule(1)[0];
     let mut wait = pin!(held.compute.wait_for(seq));
     let ((first, a), (second, b)) = (counted(), counted());
@@ -135,9 +154,8 @@ fn f3_the_newest_waker_is_woken_once() {
     assert_eq!(Arc::strong_count(&second), 2, "nothing is kept");
 }
 
-#[test]
-fn f3_a_completion_wakes_those_who_wait_for_it_and_nobody_else() {
-    let held = Held::new();
+fn f3_a_completion_wakes_those_who_wait_for_it_and_nobody_else(rig: &Rig) {
+    let held = Held::new(rig);
     let seqs = held.schedule(3);
     let counts = [counted(), counted()];
     let mut waits = [0, 2].map(|index| Box::pin(held.compute.wait_for(seqs[index])));
@@ -156,9 +174,8 @@ fn f3_a_completion_wakes_those_who_wait_for_it_and_nobody_else() {
     assert_eq!((counts[0].0.wakes(), counts[1].0.wakes()), (1, 1));
 }
 
-#[test]
-fn f3_a_dropped_future_leaves_no_waker() {
-    let held = Held::new();
+fn f3_a_dropped_future_leaves_no_waker(rig: &Rig) {
+    let held = Held::new(rig);
     let seq = held.schedule(1)[0];
     let (count, waker) = counted();
     let mut cx = Context::from_waker(&waker);
@@ -201,9 +218,8 @@ impl Drop for Meddles {
     }
 }
 
-#[test]
-fn f4_the_destructor_of_a_replaced_waker_may_register_and_wait() {
-    let held = Held::new();
+fn f4_the_destructor_of_a_replaced_waker_may_register_and_wait(rig: &Rig) {
+    let held = Held::new(rig);
     let seq = held.schedule(1)[0];
     let destroyed = Arc::new(Count::default());
     let waker = || {
@@ -227,9 +243,8 @@ fn f4_the_destructor_of_a_replaced_waker_may_register_and_wait() {
     held.release();
 }
 
-#[test]
-fn the_stream_of_completions_grows_and_does_not_miss_the_last() {
-    let runtime = Runtime::builder().open().unwrap();
+fn the_stream_of_completions_grows_and_does_not_miss_the_last(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(8).unwrap());
     drop(moves.write(&tensor, 0, vec![0; 8]).unwrap().wait());
@@ -246,9 +261,8 @@ fn the_stream_of_completions_grows_and_does_not_miss_the_last() {
     assert_eq!(items.last().copied(), last, "and not the stop either");
 }
 
-#[test]
-fn the_stream_coalesces_what_nobody_asked_for() {
-    let held = Held::new();
+fn the_stream_coalesces_what_nobody_asked_for(rig: &Rig) {
+    let held = Held::new(rig);
     let mut completions = held.compute.completions();
     let (_, waker) = counted();
     let mut cx = Context::from_waker(&waker);
@@ -263,9 +277,8 @@ fn the_stream_coalesces_what_nobody_asked_for() {
     assert!(completions.poll_next_unpin(&mut cx).is_pending());
 }
 
-#[test]
-fn a_thread_can_iterate_over_completions() {
-    let held = Held::new();
+fn a_thread_can_iterate_over_completions(rig: &Rig) {
+    let held = Held::new(rig);
     let completions = held.compute.completions().blocking();
     let thread = thread::spawn(move || completions.collect::<Vec<_>>());
     let seqs = held.schedule(2);
@@ -279,9 +292,8 @@ fn a_thread_can_iterate_over_completions() {
     assert_eq!(thread.join().unwrap().last(), Some(&seqs[1]));
 }
 
-#[test]
-fn a_stream_ends_on_a_degraded_queue_when_the_runtime_closes() {
-    let held = Held::with_a_fatal_execution();
+fn a_stream_ends_on_a_degraded_queue_when_the_runtime_closes(rig: &Rig) {
+    let held = Held::new(rig);
     let mut completions = held.compute.completions();
     let seqs = held.schedule(3);
     held.release();
@@ -294,9 +306,8 @@ fn a_stream_ends_on_a_degraded_queue_when_the_runtime_closes() {
     assert_eq!(block_on(completions.next()), None);
 }
 
-#[test]
-fn f7_the_end_wakes_whoever_follows() {
-    let held = Held::new();
+fn f7_the_end_wakes_whoever_follows(rig: &Rig) {
+    let held = Held::new(rig);
     let Held {
         runtime, compute, ..
     } = held;
@@ -316,9 +327,8 @@ fn f7_the_end_wakes_whoever_follows() {
     assert_eq!(block_on(compute.completions().next()), None);
 }
 
-#[test]
-fn f6_a_watch_learns_of_a_degradation_and_its_cause() {
-    let held = Held::with_a_fatal_execution();
+fn f6_a_watch_learns_of_a_degradation_and_its_cause(rig: &Rig) {
+    let held = Held::new(rig);
     let (mut early, compute) = (held.compute.watch(), held.compute.clone());
     let watcher = thread::spawn(move || block_on(early.changed()).unwrap());
     let seq = held.schedule(1)[0];
@@ -335,9 +345,8 @@ fn f6_a_watch_learns_of_a_degradation_and_its_cause() {
     }
 }
 
-#[test]
-fn f6_a_submitter_that_degrades_its_queue_tells_the_watch() {
-    let held = Held::new();
+fn f6_a_submitter_that_degrades_its_queue_tells_the_watch(rig: &Rig) {
+    let held = Held::new(rig);
     held.device.release_doorbells();
     held.device.fail_doorbells();
     let mut watch = held.compute.watch();
@@ -353,9 +362,8 @@ fn f6_a_submitter_that_degrades_its_queue_tells_the_watch() {
     assert!(change.cause.unwrap().seq.is_none());
 }
 
-#[test]
-fn a_watch_of_one_queue_is_not_told_of_another() {
-    let held = Held::with_a_fatal_execution();
+fn a_watch_of_one_queue_is_not_told_of_another(rig: &Rig) {
+    let held = Held::new(rig);
     let moves = held.core.tensor_op(0).unwrap();
     let mut watch = moves.watch();
     let (count, waker) = counted();
@@ -387,9 +395,8 @@ impl Wake for WaitsItself {
     }
 }
 
-#[test]
-fn f7_a_waker_cannot_make_the_worker_wait_for_itself() {
-    let held = Held::new();
+fn f7_a_waker_cannot_make_the_worker_wait_for_itself(rig: &Rig) {
+    let held = Held::new(rig);
     let seqs = held.schedule(2);
     let refused = Arc::new(Count::default());
     let waker = Waker::from(Arc::new(WaitsItself {
@@ -407,9 +414,8 @@ fn f7_a_waker_cannot_make_the_worker_wait_for_itself() {
     held.complete(seqs[1]);
 }
 
-#[test]
-fn f3_registration_against_completion_misses_nothing() {
-    let runtime = Runtime::builder().open().unwrap();
+fn f3_registration_against_completion_misses_nothing(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(8).unwrap());
     let mut completions = moves.completions();
@@ -428,9 +434,8 @@ fn f3_registration_against_completion_misses_nothing() {
     }
 }
 
-#[test]
-fn f5_a_full_queue_says_so_and_changes_nothing_a_thousand_times() {
-    let held = Held::new();
+fn f5_a_full_queue_says_so_and_changes_nothing_a_thousand_times(rig: &Rig) {
+    let held = Held::new(rig);
     let seqs = held.schedule(8);
     for _ in 0..1_000 {
         let refused = held.execute().unwrap_err();
@@ -447,9 +452,8 @@ fn f5_a_full_queue_says_so_and_changes_nothing_a_thousand_times() {
         .unwrap();
 }
 
-#[test]
-fn sequences_of_several_threads_are_the_order_of_acceptance() {
-    let runtime = Runtime::builder().open().unwrap();
+fn sequences_of_several_threads_are_the_order_of_acceptance(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(0).unwrap();
     let tensors: Vec<_> = (0..4).map(|_| core.allocate(8).unwrap()).collect();

@@ -9,7 +9,8 @@ mod held;
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
 use held::Held;
-use nrta::simulated::{Fault, FaultPlan, Rule, When};
+use lane_tests::{Parts, Rig};
+use nrta::simulated::{Fault, Rule, When};
 use nrta::{
     CompletionEvent, Execution, Health, Pending, Refusal, Runtime, ScheduleError, SeqId, Status,
     TensorOpQueue,
@@ -19,9 +20,26 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-#[test]
-fn each_queue_has_numbers_and_a_health_of_its_own() {
-    let held = Held::with_a_fatal_execution();
+lane_tests::on_both! {
+    each_queue_has_numbers_and_a_health_of_its_own with held::fatal(),
+    queues_do_not_wait_for_each_other,
+    what_was_waited_for_on_one_queue_is_there_for_another,
+    requests_complete_one_at_a_time_and_in_order,
+    limits_count_what_is_accepted_and_not_complete,
+    f5_an_event_of_the_queue_says_when_to_try_again,
+    f2_every_way_to_learn_of_a_completion_finds_success,
+    f2_every_way_to_learn_of_a_completion_finds_the_final_status,
+    f2_every_way_to_learn_of_a_completion_finds_what_ended_the_queue with held::all_fatal(),
+    f2_who_is_let_go_finds_the_outcome,
+    a_failed_request_completes_and_those_behind_it_have_their_own_status,
+    f6_what_is_queued_behind_a_fatal_move_does_not_succeed with second_aborts(),
+    f6_a_degraded_queue_gives_the_same_answers_for_ever with held::fatal(),
+    a_closing_queue_refuses_and_finishes_what_it_has,
+    requests_are_completed_by_threads_of_the_runtime,
+}
+
+fn each_queue_has_numbers_and_a_health_of_its_own(rig: &Rig) {
+    let held = Held::new(rig);
     let tensor = held.core.allocate(8).unwrap();
     let moves = [0, 1].map(|queue| held.core.tensor_op(queue).unwrap());
     assert_eq!(
@@ -43,9 +61,8 @@ fn each_queue_has_numbers_and_a_health_of_its_own() {
     }
 }
 
-#[test]
-fn queues_do_not_wait_for_each_other() {
-    let held = Held::new();
+fn queues_do_not_wait_for_each_other(rig: &Rig) {
+    let held = Held::new(rig);
     let tensor = held.core.allocate(8).unwrap();
     let seqs = held.schedule(2);
     for queue in [0, 1] {
@@ -56,9 +73,8 @@ fn queues_do_not_wait_for_each_other() {
     held.release();
 }
 
-#[test]
-fn what_was_waited_for_on_one_queue_is_there_for_another() {
-    let runtime = Runtime::builder().open().unwrap();
+fn what_was_waited_for_on_one_queue_is_there_for_another(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let tensor = core.allocate(8).unwrap();
     let [writes, reads] = [0, 1].map(|queue| core.tensor_op(queue).unwrap());
@@ -70,9 +86,8 @@ fn what_was_waited_for_on_one_queue_is_there_for_another() {
     }
 }
 
-#[test]
-fn requests_complete_one_at_a_time_and_in_order() {
-    let held = Held::new();
+fn requests_complete_one_at_a_time_and_in_order(rig: &Rig) {
+    let held = Held::new(rig);
     let seqs = held.schedule(4);
     for (index, seq) in seqs.iter().enumerate() {
         held.complete(*seq);
@@ -83,10 +98,9 @@ fn requests_complete_one_at_a_time_and_in_order() {
     }
 }
 
-#[test]
-fn limits_count_what_is_accepted_and_not_complete() {
+fn limits_count_what_is_accepted_and_not_complete(rig: &Rig) {
     for limit in [1, 8, 63] {
-        let held = Held::with_limit(limit);
+        let held = Held::with_limit(rig, limit);
         let seqs = held.schedule(limit as usize);
         let refused = held.execute().unwrap_err();
         assert!(
@@ -101,9 +115,8 @@ fn limits_count_what_is_accepted_and_not_complete() {
     }
 }
 
-#[test]
-fn f5_an_event_of_the_queue_says_when_to_try_again() {
-    let held = Held::new();
+fn f5_an_event_of_the_queue_says_when_to_try_again(rig: &Rig) {
+    let held = Held::new(rig);
     let event = CompletionEvent::new().unwrap();
     held.compute.notify_each(&event).unwrap();
     let seqs = held.schedule(8);
@@ -161,37 +174,40 @@ const WAYS: [(&str, Way); 6] = [
     }),
 ];
 
-/// Three devices, and how their first execution ends.
-fn endings() -> [(Held, bool); 3] {
-    let out_of_bounds = Held::new();
-    out_of_bounds.spoil_the_first();
-    [
-        (Held::new(), true),
-        (out_of_bounds, false),
-        (Held::with_a_fatal_execution(), false),
-    ]
+fn f2_every_way_to_learn_of_a_completion_finds_success(rig: &Rig) {
+    every_way_finds_the_final_status(&|| Held::new(rig), true);
 }
 
-#[test]
-fn f2_every_way_to_learn_of_a_completion_finds_the_final_status() {
+fn f2_every_way_to_learn_of_a_completion_finds_the_final_status(rig: &Rig) {
+    let out_of_bounds = || {
+        let held = Held::new(rig);
+        held.spoil_the_first();
+        held
+    };
+    every_way_finds_the_final_status(&out_of_bounds, false);
+}
+
+fn f2_every_way_to_learn_of_a_completion_finds_what_ended_the_queue(rig: &Rig) {
+    every_way_finds_the_final_status(&|| Held::new(rig), false);
+}
+
+fn every_way_finds_the_final_status(hold: &dyn Fn() -> Held, succeeds: bool) {
     for (name, way) in WAYS {
-        for (held, succeeds) in endings() {
-            let pending = held.execute().unwrap();
-            assert_eq!(pending.status(), None);
-            way(&held, pending.seq());
-            let status = pending.status().expect(name);
-            assert_eq!(status.is_success(), succeeds, "{name}: {status}");
-            // The same by the future, which also hands the outcome over.
-            let outcome = pending.wait().map_err(|error| error.status);
-            assert_eq!(outcome.err().unwrap_or(Status::SUCCESS), status, "{name}");
-        }
+        let held = hold();
+        let pending = held.execute().unwrap();
+        assert_eq!(pending.status(), None);
+        way(&held, pending.seq());
+        let status = pending.status().expect(name);
+        assert_eq!(status.is_success(), succeeds, "{name}: {status}");
+        // The same by the future, which also hands the outcome over.
+        let outcome = pending.wait().map_err(|error| error.status);
+        assert_eq!(outcome.err().unwrap_or(Status::SUCCESS), status, "{name}");
     }
 }
 
-#[test]
-fn f2_who_is_let_go_finds_the_outcome() {
+fn f2_who_is_let_go_finds_the_outcome(rig: &Rig) {
     for (name, way) in &WAYS[2..] {
-        let held = Held::new();
+        let held = Held::new(rig);
         let pending = held.execute().unwrap();
         way(&held, pending.seq());
         assert!(pending.is_done(), "{name}");
@@ -199,9 +215,8 @@ fn f2_who_is_let_go_finds_the_outcome() {
     }
 }
 
-#[test]
-fn a_failed_request_completes_and_those_behind_it_have_their_own_status() {
-    let held = Held::new();
+fn a_failed_request_completes_and_those_behind_it_have_their_own_status(rig: &Rig) {
+    let held = Held::new(rig);
     held.spoil_the_first();
     let pending: Vec<Pending<Execution>> = (0..3).map(|_| held.execute().unwrap()).collect();
     held.release();
@@ -238,20 +253,20 @@ impl Wake for Gate {
     }
 }
 
-/// A queue whose worker stands still until the gate is opened, and whose first transfer from then on is fatal.
-fn before_a_fatal_transfer() -> (Runtime, TensorOpQueue, nrta::Tensor, Arc<Gate>) {
+/// The first transfer passes, the second does not.
+fn second_aborts() -> Parts {
     let when = When {
         from: 1,
         times: Some(1),
         ..When::default()
     };
-    let plan = FaultPlan {
-        rules: vec![Rule {
-            when,
-            fault: Fault::TransferAborts,
-        }],
-    };
-    let runtime = Runtime::builder().simulated_faults(plan).open().unwrap();
+    let fault = Fault::TransferAborts;
+    Parts::failing(vec![Rule { when, fault }])
+}
+
+/// A queue whose worker stands still until the gate is opened, and whose first transfer from then on is fatal.
+fn before_a_fatal_transfer(rig: &Rig) -> (Runtime, TensorOpQueue, nrta::Tensor, Arc<Gate>) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(8).unwrap());
     let gate = Arc::new(Gate::default());
@@ -268,9 +283,8 @@ fn before_a_fatal_transfer() -> (Runtime, TensorOpQueue, nrta::Tensor, Arc<Gate>
     }
 }
 
-#[test]
-fn f6_what_is_queued_behind_a_fatal_move_does_not_succeed() {
-    let (runtime, moves, tensor, gate) = before_a_fatal_transfer();
+fn f6_what_is_queued_behind_a_fatal_move_does_not_succeed(rig: &Rig) {
+    let (runtime, moves, tensor, gate) = before_a_fatal_transfer(rig);
     let event = CompletionEvent::new().unwrap();
     // One transfer passes, the next does not.
     let fine = moves.write(&tensor, 0, vec![1; 8]).unwrap();
@@ -292,9 +306,8 @@ fn f6_what_is_queued_behind_a_fatal_move_does_not_succeed() {
     runtime.close();
 }
 
-#[test]
-fn f6_a_degraded_queue_gives_the_same_answers_for_ever() {
-    let held = Held::with_a_fatal_execution();
+fn f6_a_degraded_queue_gives_the_same_answers_for_ever(rig: &Rig) {
+    let held = Held::new(rig);
     let seqs = held.schedule(3);
     held.release();
     held.compute.wait(seqs[2], None).unwrap();
@@ -332,9 +345,8 @@ fn f6_a_degraded_queue_gives_the_same_answers_for_ever() {
     }
 }
 
-#[test]
-fn a_closing_queue_refuses_and_finishes_what_it_has() {
-    let held = Held::new();
+fn a_closing_queue_refuses_and_finishes_what_it_has(rig: &Rig) {
+    let held = Held::new(rig);
     let (compute, device) = (held.compute.clone(), Arc::clone(&held.device));
     let pending = held.execute().unwrap();
     let (seq, mut watch) = (pending.seq(), compute.watch());
@@ -371,9 +383,8 @@ impl Wake for Where {
     }
 }
 
-#[test]
-fn requests_are_completed_by_threads_of_the_runtime() {
-    let held = Held::new();
+fn requests_are_completed_by_threads_of_the_runtime(rig: &Rig) {
+    let held = Held::new(rig);
     let seq = held.schedule(1)[0];
     let woken = Arc::new(Where(Mutex::new(None), thread::current()));
     let waker = Waker::from(Arc::clone(&woken));
@@ -412,7 +423,7 @@ fn the_page_names_tests_that_exist() {
         let file = &file[prefix.len()..];
         let path = root.join(directory).join(format!("{file}.rs"));
         let text = std::fs::read_to_string(&path).expect(name);
-        assert!(text.contains(&format!("fn {test}()")), "there is no {name}");
+        assert!(text.contains(&format!("fn {test}(")), "there is no {name}");
         named += 1;
     }
     assert!(named > 80, "{named}");

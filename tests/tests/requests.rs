@@ -5,14 +5,39 @@
 )]
 
 use futures::executor::block_on;
-use lane_tests::{DIGITS, Meddler};
+use lane_tests::{DIGITS, Meddler, Parts, Rig};
 use nrta::{
     Core, Error, Health, LoadedModel, Model, Refusal, Runtime, ScheduleError, Status, Tensor,
 };
 use std::sync::Arc;
 use std::time::Duration;
 use xu_abi::DeviceAddr;
-use xu_device::simulated::{Machine, MachineConfig};
+
+lane_tests::on_both! {
+    what_is_written_is_read_back_at_every_size,
+    one_queue_is_in_order_without_waiting,
+    sequences_begin_at_one_and_never_issued_ones_are_refused,
+    a_full_queue_is_an_ordinary_answer_that_changes_nothing,
+    a_pending_request_can_be_polled_and_waited_for_with_a_deadline,
+    dropped_handles_leave_nothing_behind,
+    a_timeout_degrades_the_queue_and_what_is_behind_it_completes_with_101,
+    a_failing_doorbell_degrades_because_the_device_may_know,
+    wrong_arguments_are_named_and_handed_back with Parts::two_devices(),
+    executions_with_wrong_tensors_are_refused,
+    empty_moves_are_requests_like_any_other,
+    builder_values_out_of_range_are_named,
+    a_closed_runtime_refuses_everything,
+    closing_waits_for_what_is_in_flight,
+    f1_what_a_timed_out_execution_may_still_touch_is_not_released,
+    d6_a_tensor_move_that_never_arrives_times_out_and_keeps_its_tensor,
+    a_request_queue_that_has_stopped_is_the_end_of_its_unit,
+    many_threads_share_a_queue,
+    w7_a_waker_that_panics_harms_nobody_else,
+    f4_a_waker_may_schedule_a_request,
+    f7_a_waker_may_drop_the_runtime,
+    d7_a_core_that_does_not_come_to_rest_keeps_its_memory_and_does_not_open_again,
+    an_execution_that_fails_says_what_the_device_said,
+}
 
 /// A runtime whose doorbells a test can hold back.
 struct Bench {
@@ -25,8 +50,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(timeout: Duration) -> Self {
-        let device = Meddler::new(Machine::start(MachineConfig::default()).unwrap());
+    fn new(rig: &Rig, timeout: Duration) -> Self {
+        let device = rig.meddler();
         let runtime = Runtime::builder()
             .device(Arc::clone(&device) as Arc<dyn nrta::Device>)
             .exec_timeout(Some(timeout))
@@ -67,9 +92,8 @@ impl Bench {
 
 const LONG: Duration = Duration::from_secs(600);
 
-#[test]
-fn what_is_written_is_read_back_at_every_size() {
-    let runtime = Runtime::builder().open().unwrap();
+fn what_is_written_is_read_back_at_every_size(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(1).unwrap();
     // Around one descriptor (64 KiB), around one chunk (256 KiB), and several chunks.
@@ -101,9 +125,8 @@ fn what_is_written_is_read_back_at_every_size() {
     }
 }
 
-#[test]
-fn one_queue_is_in_order_without_waiting() {
-    let runtime = Runtime::builder().open().unwrap();
+fn one_queue_is_in_order_without_waiting(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4).unwrap());
     let mut reads = Vec::new();
@@ -124,9 +147,8 @@ fn one_queue_is_in_order_without_waiting() {
     assert_eq!(moves.last_completed().cursor().get(), 400);
 }
 
-#[test]
-fn sequences_begin_at_one_and_never_issued_ones_are_refused() {
-    let runtime = Runtime::builder().cores(2).open().unwrap();
+fn sequences_begin_at_one_and_never_issued_ones_are_refused(rig: &Rig) {
+    let runtime = rig.builder().cores(2).open().unwrap();
     let core = runtime.core(1).unwrap();
     let (moves, tensor) = (core.tensor_op(1).unwrap(), core.allocate(4).unwrap());
     let none = moves.last_completed();
@@ -140,9 +162,8 @@ fn sequences_begin_at_one_and_never_issued_ones_are_refused() {
     assert!(core.tensor_op(0).unwrap().is_completed(seq).is_err());
 }
 
-#[test]
-fn a_full_queue_is_an_ordinary_answer_that_changes_nothing() {
-    let bench = Bench::new(LONG);
+fn a_full_queue_is_an_ordinary_answer_that_changes_nothing(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     let compute = bench.core.compute();
     bench.device.hold_doorbells();
     let accepted: Vec<_> = (0..8).map(|_| bench.execute().unwrap()).collect();
@@ -169,9 +190,8 @@ fn a_full_queue_is_an_ordinary_answer_that_changes_nothing() {
     next.wait().unwrap();
 }
 
-#[test]
-fn a_pending_request_can_be_polled_and_waited_for_with_a_deadline() {
-    let bench = Bench::new(LONG);
+fn a_pending_request_can_be_polled_and_waited_for_with_a_deadline(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     bench.device.hold_doorbells();
     let pending = bench.execute().unwrap();
     assert!(!pending.is_done());
@@ -189,9 +209,8 @@ fn a_pending_request_can_be_polled_and_waited_for_with_a_deadline() {
     assert!(execution.device_time.is_some());
 }
 
-#[test]
-fn dropped_handles_leave_nothing_behind() {
-    let bench = Bench::new(LONG);
+fn dropped_handles_leave_nothing_behind(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     bench.device.hold_doorbells();
     drop(bench.execute().unwrap());
     let Bench {
@@ -211,9 +230,8 @@ fn dropped_handles_leave_nothing_behind() {
     assert_eq!(core.compute().health(), Health::Closing);
 }
 
-#[test]
-fn a_timeout_degrades_the_queue_and_what_is_behind_it_completes_with_101() {
-    let bench = Bench::new(Duration::from_millis(30));
+fn a_timeout_degrades_the_queue_and_what_is_behind_it_completes_with_101(rig: &Rig) {
+    let bench = Bench::new(rig, Duration::from_millis(30));
     let (compute, moves) = (bench.core.compute(), bench.core.tensor_op(0).unwrap());
     bench.device.hold_doorbells();
     let (first, second) = (bench.execute().unwrap(), bench.execute().unwrap());
@@ -239,9 +257,8 @@ fn a_timeout_degrades_the_queue_and_what_is_behind_it_completes_with_101() {
         .unwrap();
 }
 
-#[test]
-fn a_failing_doorbell_degrades_because_the_device_may_know() {
-    let bench = Bench::new(LONG);
+fn a_failing_doorbell_degrades_because_the_device_may_know(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     bench.device.fail_doorbells();
     let refused = bench.execute().unwrap_err();
     assert!(
@@ -252,9 +269,8 @@ fn a_failing_doorbell_degrades_because_the_device_may_know() {
     assert_eq!(bench.core.compute().last_completed().cursor().get(), 0);
 }
 
-#[test]
-fn wrong_arguments_are_named_and_handed_back() {
-    let runtime = Runtime::builder().cores(2).open().unwrap();
+fn wrong_arguments_are_named_and_handed_back(rig: &Rig) {
+    let runtime = rig.builder().cores(2).open().unwrap();
     let (core, other) = (runtime.core(0).unwrap(), runtime.core(1).unwrap());
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4096).unwrap());
     for (offset, len) in [
@@ -287,7 +303,7 @@ fn wrong_arguments_are_named_and_handed_back() {
             queue: 0
         }
     );
-    let elsewhere = Runtime::builder().open().unwrap();
+    let elsewhere = rig.builder_on(1).open().unwrap();
     let foreign = elsewhere.core(0).unwrap().allocate(16).unwrap();
     let refused = moves.read(&foreign, 0, vec![0; 16]).unwrap_err();
     assert_eq!(
@@ -304,9 +320,8 @@ fn wrong_arguments_are_named_and_handed_back() {
     );
 }
 
-#[test]
-fn executions_with_wrong_tensors_are_refused() {
-    let bench = Bench::new(LONG);
+fn executions_with_wrong_tensors_are_refused(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     let compute = bench.core.compute();
     let [scores, label] = &bench.outputs;
     let small = bench.core.allocate(63).unwrap();
@@ -342,9 +357,8 @@ fn executions_with_wrong_tensors_are_refused() {
     assert_eq!(compute.health(), Health::Healthy);
 }
 
-#[test]
-fn empty_moves_are_requests_like_any_other() {
-    let runtime = Runtime::builder().open().unwrap();
+fn empty_moves_are_requests_like_any_other(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(1).unwrap());
     let pending = moves.write(&tensor, 1, Vec::new()).unwrap();
@@ -352,19 +366,18 @@ fn empty_moves_are_requests_like_any_other() {
     assert!(pending.wait().unwrap().is_empty());
 }
 
-#[test]
-fn builder_values_out_of_range_are_named() {
+fn builder_values_out_of_range_are_named(rig: &Rig) {
     for (builder, what) in [
-        (Runtime::builder().cores(0), "cores"),
-        (Runtime::builder().cores(257), "cores"),
-        (Runtime::builder().compute_limit(0), "compute_limit"),
-        (Runtime::builder().compute_limit(64), "compute_limit"),
+        (rig.builder().cores(0), "cores"),
+        (rig.builder().cores(257), "cores"),
+        (rig.builder().compute_limit(0), "compute_limit"),
+        (rig.builder().compute_limit(64), "compute_limit"),
     ] {
         let error = builder.open().unwrap_err();
         assert_eq!(error.status(), Status::INVALID);
         assert!(error.to_string().starts_with(what), "{error}");
     }
-    let runtime = Runtime::builder().open().unwrap();
+    let runtime = rig.builder().open().unwrap();
     assert!(matches!(
         runtime.core(1),
         Err(Error::NoSuchCore { core: 1, cores: 1 })
@@ -386,9 +399,8 @@ fn builder_values_out_of_range_are_named() {
     assert_eq!(error.status(), Status::RESOURCE);
 }
 
-#[test]
-fn a_closed_runtime_refuses_everything() {
-    let runtime = Runtime::builder().open().unwrap();
+fn a_closed_runtime_refuses_everything(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4).unwrap());
     runtime.close();
@@ -405,9 +417,8 @@ fn a_closed_runtime_refuses_everything() {
     block_on(moves.room());
 }
 
-#[test]
-fn closing_waits_for_what_is_in_flight() {
-    let bench = Bench::new(LONG);
+fn closing_waits_for_what_is_in_flight(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     bench.device.hold_doorbells();
     // A full queue: a stop that did not wait would find no room.
     let pending: Vec<_> = (0..8).map(|_| bench.execute().unwrap()).collect();
@@ -431,9 +442,8 @@ fn closing_waits_for_what_is_in_flight() {
     }
 }
 
-#[test]
-fn f1_what_a_timed_out_execution_may_still_touch_is_not_released() {
-    let bench = Bench::new(Duration::from_millis(30));
+fn f1_what_a_timed_out_execution_may_still_touch_is_not_released(rig: &Rig) {
+    let bench = Bench::new(rig, Duration::from_millis(30));
     let bound = Arc::new(std::sync::Mutex::new(Vec::new()));
     bench.device.alter_writes({
         let bound = Arc::clone(&bound);
@@ -470,9 +480,8 @@ fn f1_what_a_timed_out_execution_may_still_touch_is_not_released() {
     drop(runtime);
 }
 
-#[test]
-fn d6_a_tensor_move_that_never_arrives_times_out_and_keeps_its_tensor() {
-    let bench = Bench::new(Duration::from_millis(30));
+fn d6_a_tensor_move_that_never_arrives_times_out_and_keeps_its_tensor(rig: &Rig) {
+    let bench = Bench::new(rig, Duration::from_millis(30));
     // The marker's destination: a 4-byte Rx descriptor. It arrives 64 bytes beside where it is awaited.
     bench.device.alter_writes(Box::new(|_, bytes| {
         if bytes.len() == 16 && bytes[..2] == [4, 0] && bytes[4..8] == [0; 4] {
@@ -498,9 +507,8 @@ fn d6_a_tensor_move_that_never_arrives_times_out_and_keeps_its_tensor() {
     );
 }
 
-#[test]
-fn a_request_queue_that_has_stopped_is_the_end_of_its_unit() {
-    let bench = Bench::new(LONG);
+fn a_request_queue_that_has_stopped_is_the_end_of_its_unit(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     // The ring id of the request copy is that of another lap.
     let mut spoilt = false;
     bench.device.alter_writes(Box::new(move |_, bytes| {
@@ -514,6 +522,7 @@ fn a_request_queue_that_has_stopped_is_the_end_of_its_unit() {
     assert_eq!(bench.core.compute().health(), Health::Degraded);
 }
 
+// 256 cores: no chip has so many.
 #[test]
 fn every_documented_number_of_cores_opens() {
     let runtime = Runtime::builder()
@@ -528,9 +537,8 @@ fn every_documented_number_of_cores_opens() {
     assert_eq!(moves.last_completed().xu().vnc(), 255);
 }
 
-#[test]
-fn many_threads_share_a_queue() {
-    let runtime = Runtime::builder().open().unwrap();
+fn many_threads_share_a_queue(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4u8 {
@@ -576,9 +584,8 @@ fn when_woken(pending: &mut nrta::Pending<nrta::Execution>, call: impl FnOnce() 
     assert!(std::future::Future::poll(std::pin::Pin::new(pending), &mut cx).is_pending());
 }
 
-#[test]
-fn w7_a_waker_that_panics_harms_nobody_else() {
-    let bench = Bench::new(LONG);
+fn w7_a_waker_that_panics_harms_nobody_else(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     bench.device.hold_doorbells();
     let mut first = bench.execute().unwrap();
     when_woken(&mut first, || panic!("a waker of the application's"));
@@ -590,9 +597,8 @@ fn w7_a_waker_that_panics_harms_nobody_else() {
     assert_eq!(bench.core.compute().health(), Health::Healthy);
 }
 
-#[test]
-fn f4_a_waker_may_schedule_a_request() {
-    let bench = Bench::new(LONG);
+fn f4_a_waker_may_schedule_a_request(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     bench.device.hold_doorbells();
     let mut first = bench.execute().unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -606,9 +612,8 @@ fn f4_a_waker_may_schedule_a_request() {
     receiver.recv().unwrap().wait().unwrap();
 }
 
-#[test]
-fn f7_a_waker_may_drop_the_runtime() {
-    let bench = Bench::new(LONG);
+fn f7_a_waker_may_drop_the_runtime(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     bench.device.hold_doorbells();
     let mut first = bench.execute().unwrap();
     let second = bench.execute().unwrap();
@@ -636,9 +641,8 @@ fn f7_a_waker_may_drop_the_runtime() {
     }
 }
 
-#[test]
-fn d7_a_core_that_does_not_come_to_rest_keeps_its_memory_and_does_not_open_again() {
-    let device = Meddler::new(Machine::start(MachineConfig::default()).unwrap());
+fn d7_a_core_that_does_not_come_to_rest_keeps_its_memory_and_does_not_open_again(rig: &Rig) {
+    let device = rig.meddler();
     let open = || {
         Runtime::builder()
             .device(Arc::clone(&device) as Arc<dyn nrta::Device>)
@@ -681,9 +685,8 @@ fn d7_a_core_that_does_not_come_to_rest_keeps_its_memory_and_does_not_open_again
     assert_eq!(error.status(), Status::EXEC_NC_BUSY, "{error}");
 }
 
-#[test]
-fn an_execution_that_fails_says_what_the_device_said() {
-    let bench = Bench::new(LONG);
+fn an_execution_that_fails_says_what_the_device_said(rig: &Rig) {
+    let bench = Bench::new(rig, LONG);
     // The PE entry block jumps to where no memory is.
     bench.device.alter_writes(Box::new(|_, bytes| {
         if bytes.len() == 52 {

@@ -7,15 +7,27 @@
 mod held;
 
 use held::Held;
-use lane_tests::Meddler;
+use lane_tests::{Meddler, Parts, Rig};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nrta::simulated::{Fault, FaultPlan, Rule, When};
+use nrta::simulated::{Fault, Rule, When};
 use nrta::{
     Device, Dtype, Health, Pending, ReduceOp, Runtime, Skip, Status, Tensor, TensorOpQueue,
 };
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use xu_device::simulated::{Machine, MachineConfig};
+
+lane_tests::on_both! {
+    f1_a_skipped_request_moves_no_byte_and_gives_its_buffer_back,
+    f2_a_request_that_has_begun_cannot_be_skipped,
+    f2_the_answer_never_changes_and_the_outcome_says_the_same,
+    f8_a_skipped_request_completes_in_order_and_its_events_fire,
+    what_was_skipped_is_counted_and_is_no_failure,
+    f1_a_skipped_host_buffer_goes_back_to_the_pool,
+    f6_a_request_that_was_skipped_says_so_on_a_queue_that_breaks with first_aborts(),
+    f2_an_execution_cannot_be_skipped,
+    f2_the_part_of_a_collective_cannot_be_skipped,
+    f2_a_thousand_answers_are_true,
+}
 
 /// Where the worker stands still before it touches the device.
 #[derive(Default)]
@@ -69,16 +81,8 @@ struct Bench {
 const BYTES: usize = 8;
 
 impl Bench {
-    fn new() -> Self {
-        Self::with(FaultPlan::default())
-    }
-
-    fn with(faults: FaultPlan) -> Self {
-        let config = MachineConfig {
-            faults,
-            ..MachineConfig::default()
-        };
-        let device = Meddler::new(Machine::start(config).unwrap());
+    fn new(rig: &Rig) -> Self {
+        let device = rig.meddler();
         let runtime = Runtime::builder()
             .device(Arc::clone(&device) as Arc<dyn Device>)
             .exec_timeout(Some(Duration::from_secs(2)))
@@ -121,9 +125,8 @@ impl Bench {
     }
 }
 
-#[test]
-fn f1_a_skipped_request_moves_no_byte_and_gives_its_buffer_back() {
-    let bench = Bench::new();
+fn f1_a_skipped_request_moves_no_byte_and_gives_its_buffer_back(rig: &Rig) {
+    let bench = Bench::new(rig);
     let head = bench.hold(1);
     let bytes = vec![2; BYTES];
     let at = bytes.as_ptr();
@@ -145,9 +148,8 @@ fn f1_a_skipped_request_moves_no_byte_and_gives_its_buffer_back() {
     assert_eq!(bench.moves.health(), Health::Healthy);
 }
 
-#[test]
-fn f2_a_request_that_has_begun_cannot_be_skipped() {
-    let bench = Bench::new();
+fn f2_a_request_that_has_begun_cannot_be_skipped(rig: &Rig) {
+    let bench = Bench::new(rig);
     let head = bench.hold(3);
     assert_eq!(head.skip(), Skip::TooLate);
     bench.let_go();
@@ -160,9 +162,8 @@ fn f2_a_request_that_has_begun_cannot_be_skipped() {
     assert_eq!(bench.content(), [4; BYTES]);
 }
 
-#[test]
-fn f2_the_answer_never_changes_and_the_outcome_says_the_same() {
-    let bench = Bench::new();
+fn f2_the_answer_never_changes_and_the_outcome_says_the_same(rig: &Rig) {
+    let bench = Bench::new(rig);
     let head = bench.hold(1);
     let mut skipped = bench.write(2);
     let answers = |pending: &Pending<Vec<u8>>| [0; 3].map(|_| pending.skip());
@@ -178,9 +179,8 @@ fn f2_the_answer_never_changes_and_the_outcome_says_the_same() {
     assert!(head.wait().is_ok());
 }
 
-#[test]
-fn f8_a_skipped_request_completes_in_order_and_its_events_fire() {
-    let bench = Bench::new();
+fn f8_a_skipped_request_completes_in_order_and_its_events_fire(rig: &Rig) {
+    let bench = Bench::new(rig);
     let head = bench.hold(1);
     let (skipped, behind) = (bench.write(2), bench.write(3));
     let flags = EfdFlags::EFD_NONBLOCK;
@@ -203,9 +203,8 @@ fn f8_a_skipped_request_completes_in_order_and_its_events_fire() {
     assert_eq!(skipped.status(), Some(Status::FAILURE));
 }
 
-#[test]
-fn what_was_skipped_is_counted_and_is_no_failure() {
-    let bench = Bench::new();
+fn what_was_skipped_is_counted_and_is_no_failure(rig: &Rig) {
+    let bench = Bench::new(rig);
     bench.moves.measure(true);
     let head = bench.hold(1);
     let skipped = [2, 3].map(|byte| bench.write(byte));
@@ -220,9 +219,8 @@ fn what_was_skipped_is_counted_and_is_no_failure() {
     assert_eq!(seen.latency.total(), 1);
 }
 
-#[test]
-fn f1_a_skipped_host_buffer_goes_back_to_the_pool() {
-    let bench = Bench::new();
+fn f1_a_skipped_host_buffer_goes_back_to_the_pool(rig: &Rig) {
+    let bench = Bench::new(rig);
     let core = bench.runtime.core(0).unwrap();
     let buffer = core.host_buffer(BYTES as u64).unwrap();
     let allocated = bench.device.allocated().len();
@@ -239,15 +237,18 @@ fn f1_a_skipped_host_buffer_goes_back_to_the_pool() {
     head.wait().unwrap();
 }
 
-#[test]
-fn f6_a_request_that_was_skipped_says_so_on_a_queue_that_breaks() {
+/// The first transfer aborts.
+fn first_aborts() -> Parts {
     let when = When {
         times: Some(1),
         ..When::default()
     };
     let fault = Fault::TransferAborts;
-    let rules = vec![Rule { when, fault }];
-    let bench = Bench::with(FaultPlan { rules });
+    Parts::failing(vec![Rule { when, fault }])
+}
+
+fn f6_a_request_that_was_skipped_says_so_on_a_queue_that_breaks(rig: &Rig) {
+    let bench = Bench::new(rig);
     let head = bench.hold(1);
     let (skipped, wanted) = (bench.write(2), bench.write(3));
     assert_eq!(skipped.skip(), Skip::WillNotRun);
@@ -265,9 +266,8 @@ fn f6_a_request_that_was_skipped_says_so_on_a_queue_that_breaks() {
     assert_eq!((seen.failed, seen.skipped), (3, 0));
 }
 
-#[test]
-fn f2_an_execution_cannot_be_skipped() {
-    let held = Held::new();
+fn f2_an_execution_cannot_be_skipped(rig: &Rig) {
+    let held = Held::new(rig);
     let (first, second) = (held.execute().unwrap(), held.execute().unwrap());
     assert_eq!(second.skip(), Skip::TooLate, "the device knows of it");
     held.device.release_doorbells();
@@ -277,9 +277,8 @@ fn f2_an_execution_cannot_be_skipped() {
     assert_eq!(held.compute.snapshot().skipped, 0);
 }
 
-#[test]
-fn f2_the_part_of_a_collective_cannot_be_skipped() {
-    let runtime = Runtime::builder().cores(2).open().unwrap();
+fn f2_the_part_of_a_collective_cannot_be_skipped(rig: &Rig) {
+    let runtime = rig.builder().cores(2).open().unwrap();
     let group = runtime.group(&[0, 1]).unwrap();
     let part = |rank| {
         let core = runtime.core(rank).unwrap();
@@ -296,9 +295,8 @@ fn f2_the_part_of_a_collective_cannot_be_skipped() {
 }
 
 /// Callers and worker race: whatever the answer was, it was true.
-#[test]
-fn f2_a_thousand_answers_are_true() {
-    let bench = Bench::new();
+fn f2_a_thousand_answers_are_true(rig: &Rig) {
+    let bench = Bench::new(rig);
     let (mut expected, mut skipped) = (u32::MAX, 0);
     for round in 0..1_000u32 {
         // One ahead, so that the worker is awake.

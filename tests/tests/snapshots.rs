@@ -7,13 +7,20 @@
 mod held;
 
 use held::Held;
-use nrta::{CompletionEvent, Health, Runtime};
+use lane_tests::Rig;
+use nrta::{CompletionEvent, Health};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-#[test]
-fn a_snapshot_counts_what_has_happened() {
-    let held = Held::new();
+lane_tests::on_both! {
+    a_snapshot_counts_what_has_happened,
+    a_snapshot_counts_failures_and_lost_notifications with held::fatal(),
+    nothing_is_measured_until_it_is_asked_for,
+    the_numbers_of_a_snapshot_fit_each_other_at_any_time,
+}
+
+fn a_snapshot_counts_what_has_happened(rig: &Rig) {
+    let held = Held::new(rig);
     let fresh = held.compute.snapshot();
     assert_eq!((fresh.xu, fresh.limit), (held.compute.xu(), 8));
     assert_eq!((fresh.issued, fresh.completed, fresh.failed), (0, 0, 0));
@@ -42,9 +49,8 @@ fn a_snapshot_counts_what_has_happened() {
     assert_eq!(compute.last_issued(), seqs[7]);
 }
 
-#[test]
-fn a_snapshot_counts_failures_and_lost_notifications() {
-    let held = Held::with_a_fatal_execution();
+fn a_snapshot_counts_failures_and_lost_notifications(rig: &Rig) {
+    let held = Held::new(rig);
     let full = nix::sys::eventfd::EventFd::from_flags(nix::sys::eventfd::EfdFlags::EFD_NONBLOCK);
     let full = full.unwrap();
     full.write(u64::MAX - 1).unwrap();
@@ -64,9 +70,8 @@ fn a_snapshot_counts_failures_and_lost_notifications() {
     assert_eq!(held.compute.lost_notifications(), 4);
 }
 
-#[test]
-fn nothing_is_measured_until_it_is_asked_for() {
-    let held = Held::new();
+fn nothing_is_measured_until_it_is_asked_for(rig: &Rig) {
+    let held = Held::new(rig);
     let unmeasured = held.schedule(1)[0];
     held.compute.measure(true);
     let measured = held.schedule(2);
@@ -96,9 +101,8 @@ fn nothing_is_measured_until_it_is_asked_for() {
     assert!(end.latency.quantile(1.0) >= Some(age));
 }
 
-#[test]
-fn the_numbers_of_a_snapshot_fit_each_other_at_any_time() {
-    let runtime = Runtime::builder().open().unwrap();
+fn the_numbers_of_a_snapshot_fit_each_other_at_any_time(rig: &Rig) {
+    let runtime = rig.builder().open().unwrap();
     let core = runtime.core(0).unwrap();
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(8).unwrap());
     moves.measure(true);

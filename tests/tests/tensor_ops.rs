@@ -4,12 +4,21 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use nrta::simulated::{Fault, FaultPlan, Rule, When};
+use lane_tests::{Parts, Rig};
+use nrta::simulated::{Fault, Rule, When};
 use nrta::{
     Core, Dtype, Health, ReduceOp, Refused, Runtime, ScheduleError, Status, Tensor, TensorOpQueue,
     bf16, f16,
 };
 use std::sync::Arc;
+
+lane_tests::on_both! {
+    whatever_holds_bytes_comes_back_as_it_went_in,
+    elements_are_counted_in_elements,
+    the_device_copies_fills_casts_and_computes_in_order,
+    what_makes_no_sense_is_refused_by_name_and_changes_nothing,
+    d8_a_chunk_that_is_lost_in_flight_ends_the_queue_and_no_other with fourth_aborts(),
+}
 
 struct Lane {
     core: Core,
@@ -19,16 +28,8 @@ struct Lane {
 }
 
 impl Lane {
-    fn open() -> Self {
-        Self::with(FaultPlan::default())
-    }
-
-    fn with(faults: FaultPlan) -> Self {
-        let runtime = Runtime::builder()
-            .cores(2)
-            .simulated_faults(faults)
-            .open()
-            .unwrap();
+    fn open(rig: &Rig) -> Self {
+        let runtime = rig.builder().cores(2).open().unwrap();
         let core = runtime.core(0).unwrap();
         let moves = core.tensor_op(0).unwrap();
         Self {
@@ -51,9 +52,8 @@ impl Lane {
     }
 }
 
-#[test]
-fn whatever_holds_bytes_comes_back_as_it_went_in() {
-    let lane = Lane::open();
+fn whatever_holds_bytes_comes_back_as_it_went_in(rig: &Rig) {
+    let lane = Lane::open(rig);
     let tensor = lane.core.allocate(8).unwrap();
     let write = |offset, byte: u8| {
         let shared: Arc<[u8]> = vec![byte; 2].into();
@@ -86,9 +86,8 @@ fn whatever_holds_bytes_comes_back_as_it_went_in() {
     assert_eq!(*back, [1, 1, 2, 2, 3, 3, 4, 4]);
 }
 
-#[test]
-fn elements_are_counted_in_elements() {
-    let lane = Lane::open();
+fn elements_are_counted_in_elements(rig: &Rig) {
+    let lane = Lane::open(rig);
     let tensor = lane.place(&[0.0; 4]);
     lane.moves
         .write_elements(&tensor, 2, vec![f16::ONE])
@@ -119,9 +118,8 @@ fn elements_are_counted_in_elements() {
     }
 }
 
-#[test]
-fn the_device_copies_fills_casts_and_computes_in_order() {
-    let lane = Lane::open();
+fn the_device_copies_fills_casts_and_computes_in_order(rig: &Rig) {
+    let lane = Lane::open(rig);
     let moves = &lane.moves;
     let (a, b) = (
         lane.place(&[1.0, -2.0, 3.5, f32::NAN]),
@@ -167,9 +165,8 @@ fn the_device_copies_fills_casts_and_computes_in_order() {
     assert_eq!(lane.floats(&out, 3), [2.0, 0.0, 2.0]);
 }
 
-#[test]
-fn what_makes_no_sense_is_refused_by_name_and_changes_nothing() {
-    let lane = Lane::open();
+fn what_makes_no_sense_is_refused_by_name_and_changes_nothing(rig: &Rig) {
+    let lane = Lane::open(rig);
     let moves = &lane.moves;
     let (a, b) = (lane.place(&[1.0; 4]), lane.place(&[2.0; 4]));
     let elsewhere = lane._runtime.core(1).unwrap().allocate(16).unwrap();
@@ -204,8 +201,8 @@ fn what_makes_no_sense_is_refused_by_name_and_changes_nothing() {
     assert_eq!(lane.floats(&b, 4), [2.0; 4]);
 }
 
-#[test]
-fn d8_a_chunk_that_is_lost_in_flight_ends_the_queue_and_no_other() {
+/// The first three transfers of core 0 pass, the fourth aborts.
+fn fourth_aborts() -> Parts {
     let when = When {
         core: Some(0),
         from: 3,
@@ -213,9 +210,11 @@ fn d8_a_chunk_that_is_lost_in_flight_ends_the_queue_and_no_other() {
         probability: None,
     };
     let fault = Fault::TransferAborts;
-    let lane = Lane::with(FaultPlan {
-        rules: vec![Rule { when, fault }],
-    });
+    Parts::failing(vec![Rule { when, fault }])
+}
+
+fn d8_a_chunk_that_is_lost_in_flight_ends_the_queue_and_no_other(rig: &Rig) {
+    let lane = Lane::open(rig);
     let (a, b) = (lane.place(&[1.0; 4]), lane.place(&[2.0; 4]));
     let out = lane.place(&[0.0; 4]);
     let sum = lane

@@ -4,15 +4,22 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use lane_tests::{DIGITS, Meddler};
-use nrta::simulated::{Engine, Fault, FaultPlan, Mark, Rule, When};
+use lane_tests::{DIGITS, Meddler, Parts, Rig};
+use nrta::simulated::{Engine, Fault, Mark, Rule, When};
 use nrta::{
     Core, CoreCounter, Device, Execution, LoadedModel, Model, Pending, Refused, Runtime, Status,
     Tensor, TpbIndex,
 };
 use std::sync::Arc;
 use std::time::Duration;
-use xu_device::simulated::{Machine, MachineConfig};
+
+lane_tests::on_both! {
+    f6_what_a_failing_doorbell_takes_down_with_it_says_why,
+    d4_an_end_in_the_far_future_is_no_time with corrupted(Mark::End, 15),
+    d4_a_start_in_the_far_future_is_no_time with corrupted(Mark::Start, 15),
+    d4_an_end_in_the_near_future_is_no_time with corrupted(Mark::End, 13),
+    what_a_full_queue_refuses_is_counted,
+}
 
 /// A model of one core and everything that an execution of it needs.
 struct Bench {
@@ -53,16 +60,15 @@ impl Bench {
 }
 
 /// A device that meddles, and a runtime over it whose compute queue takes `limit` requests.
-fn meddled(limit: u64) -> (Arc<Meddler>, Bench) {
-    let device = Meddler::new(Machine::start(MachineConfig::default()).unwrap());
+fn meddled(rig: &Rig, limit: u64) -> (Arc<Meddler>, Bench) {
+    let device = rig.meddler();
     let builder = Runtime::builder().device(Arc::clone(&device) as Arc<dyn Device>);
     let bench = Bench::of(builder.compute_limit(limit).open().unwrap());
     (device, bench)
 }
 
-#[test]
-fn f6_what_a_failing_doorbell_takes_down_with_it_says_why() {
-    let (device, bench) = meddled(8);
+fn f6_what_a_failing_doorbell_takes_down_with_it_says_why(rig: &Rig) {
+    let (device, bench) = meddled(rig, 8);
     device.hold_doorbells();
     let ahead = bench.execute().unwrap();
     device.fail_doorbells();
@@ -77,36 +83,42 @@ fn f6_what_a_failing_doorbell_takes_down_with_it_says_why() {
     );
 }
 
-#[test]
-fn d4_times_that_cannot_be_true_are_none_and_are_not_counted() {
-    for (record, byte) in [(Mark::End, 15), (Mark::Start, 15), (Mark::End, 13)] {
-        let fault = Fault::CorruptRecord {
-            engine: Engine::Pe,
-            record,
-            byte,
-            with: 0xFF,
-        };
-        let rule = Rule {
-            when: When::default(),
-            fault,
-        };
-        let plan = FaultPlan { rules: vec![rule] };
-        let bench = Bench::of(Runtime::builder().simulated_faults(plan).open().unwrap());
-        let ran = bench.execute().unwrap().wait().unwrap();
-        // Stamps may be off by a millisecond.
-        let limit = bench.counter(CoreCounter::LATENCY_TOTAL) + 2_000;
-        assert!(
-            bench.counter(CoreCounter::NC_TIME) <= limit,
-            "{record:?} {byte}"
-        );
-        let limit = Duration::from_micros(limit);
-        assert!(ran.device_time.is_none_or(|time| time <= limit), "{ran:?}");
-    }
+/// A byte of the time of each such record of PE is wrong.
+fn corrupted(record: Mark, byte: u8) -> Parts {
+    let fault = Fault::CorruptRecord {
+        engine: Engine::Pe,
+        record,
+        byte,
+        with: 0xFF,
+    };
+    let when = When::default();
+    Parts::failing(vec![Rule { when, fault }])
 }
 
-#[test]
-fn what_a_full_queue_refuses_is_counted() {
-    let (device, bench) = meddled(1);
+fn d4_an_end_in_the_far_future_is_no_time(rig: &Rig) {
+    times_that_cannot_be_true_are_none_and_are_not_counted(rig);
+}
+
+fn d4_a_start_in_the_far_future_is_no_time(rig: &Rig) {
+    times_that_cannot_be_true_are_none_and_are_not_counted(rig);
+}
+
+fn d4_an_end_in_the_near_future_is_no_time(rig: &Rig) {
+    times_that_cannot_be_true_are_none_and_are_not_counted(rig);
+}
+
+fn times_that_cannot_be_true_are_none_and_are_not_counted(rig: &Rig) {
+    let bench = Bench::of(rig.builder().open().unwrap());
+    let ran = bench.execute().unwrap().wait().unwrap();
+    // Stamps may be off by a millisecond.
+    let limit = bench.counter(CoreCounter::LATENCY_TOTAL) + 2_000;
+    assert!(bench.counter(CoreCounter::NC_TIME) <= limit);
+    let limit = Duration::from_micros(limit);
+    assert!(ran.device_time.is_none_or(|time| time <= limit), "{ran:?}");
+}
+
+fn what_a_full_queue_refuses_is_counted(rig: &Rig) {
+    let (device, bench) = meddled(rig, 1);
     device.hold_doorbells();
     let first = bench.execute().unwrap();
     for _ in 0..3 {

@@ -4,13 +4,32 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+use lane_tests::{Parts, Rig};
 use nrta::{
     Collective, Dtype, Error, ReduceOp, Runtime, ScheduleError, Shape, Status, Tensor, bf16, f16,
 };
 use std::sync::Arc;
 
-fn runtime() -> Runtime {
-    Runtime::builder().open().unwrap()
+lane_tests::on_both! {
+    a_shape_whose_bytes_do_not_fit_is_refused_and_not_wrapped,
+    every_type_comes_back_as_it_was_written,
+    a_vector_of_another_length_is_refused_and_comes_back,
+    tensors_of_different_shapes_do_not_combine,
+    typed_requests_do_what_the_untyped_ones_do,
+    a_typed_tensor_takes_every_memory_of_its_elements_and_gives_it_back,
+    bytes_are_taken_from_arrays_and_literals,
+    typed_requests_can_be_prepared_and_are_checked_then,
+    ranks_work_together_on_typed_tensors_of_half_precision,
+    rows_and_slices_are_parts_of_the_same_memory,
+    parts_that_do_not_exist_are_named,
+    a_part_keeps_the_memory_and_a_freed_tensor_has_none with little_memory(),
+    types_have_the_names_of_the_device,
+    the_memory_of_a_core_is_counted_exactly,
+    a_failed_request_says_which_call_it_was_where_why_and_what_to_do with aborting(),
+}
+
+fn runtime(rig: &Rig) -> Runtime {
+    rig.builder().open().unwrap()
 }
 
 #[test]
@@ -25,9 +44,8 @@ fn shapes_without_elements_or_with_too_many_are_named() {
     assert_eq!(Shape::new(&[3, 5]).unwrap().row_elements(), 5);
 }
 
-#[test]
-fn a_shape_whose_bytes_do_not_fit_is_refused_and_not_wrapped() {
-    let runtime = runtime();
+fn a_shape_whose_bytes_do_not_fit_is_refused_and_not_wrapped(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     // 2^62 elements of 4 bytes would be 0 bytes with 64 bits.
     let error = core.tensor::<f32>(&[1 << 62]).unwrap_err();
@@ -37,9 +55,8 @@ fn a_shape_whose_bytes_do_not_fit_is_refused_and_not_wrapped() {
     assert!(matches!(error, Error::Slice { size: 64, .. }), "{error:?}");
 }
 
-#[test]
-fn every_type_comes_back_as_it_was_written() {
-    let runtime = runtime();
+fn every_type_comes_back_as_it_was_written(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(0).unwrap();
     macro_rules! round_trip {
@@ -68,9 +85,8 @@ fn every_type_comes_back_as_it_was_written() {
     }
 }
 
-#[test]
-fn a_vector_of_another_length_is_refused_and_comes_back() {
-    let runtime = runtime();
+fn a_vector_of_another_length_is_refused_and_comes_back(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(0).unwrap();
     let tensor = core.tensor::<f32>(&[2, 3]).unwrap();
@@ -88,9 +104,8 @@ fn a_vector_of_another_length_is_refused_and_comes_back() {
     assert_eq!(moves.last_issued().cursor().get(), 0);
 }
 
-#[test]
-fn tensors_of_different_shapes_do_not_combine() {
-    let runtime = runtime();
+fn tensors_of_different_shapes_do_not_combine(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(0).unwrap();
     let [a, b, flat] = [&[2, 3][..], &[2, 3], &[6]].map(|shape| core.tensor::<f32>(shape).unwrap());
@@ -113,9 +128,8 @@ fn tensors_of_different_shapes_do_not_combine() {
     assert_eq!(moves.last_issued().cursor().get(), 0);
 }
 
-#[test]
-fn typed_requests_do_what_the_untyped_ones_do() {
-    let runtime = runtime();
+fn typed_requests_do_what_the_untyped_ones_do(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(0).unwrap();
     let [a, b, c, d] = [(); 4].map(|()| core.tensor::<f32>(&[4]).unwrap());
@@ -141,10 +155,9 @@ fn typed_requests_do_what_the_untyped_ones_do() {
     );
 }
 
-#[test]
-fn a_typed_tensor_takes_every_memory_of_its_elements_and_gives_it_back() {
+fn a_typed_tensor_takes_every_memory_of_its_elements_and_gives_it_back(rig: &Rig) {
     static CONSTANT: [u16; 3] = [10, 11, 12];
-    let runtime = runtime();
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(0).unwrap();
     let tensor = core.tensor::<u16>(&[3]).unwrap();
@@ -181,9 +194,8 @@ fn a_typed_tensor_takes_every_memory_of_its_elements_and_gives_it_back() {
     );
 }
 
-#[test]
-fn bytes_are_taken_from_arrays_and_literals() {
-    let runtime = runtime();
+fn bytes_are_taken_from_arrays_and_literals(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let (moves, tensor) = (core.tensor_op(0).unwrap(), core.allocate(4).unwrap());
     moves.write(&tensor, 0, b"text").unwrap().detach();
@@ -194,9 +206,8 @@ fn bytes_are_taken_from_arrays_and_literals() {
     assert_eq!(back, [b't', 0, 0]);
 }
 
-#[test]
-fn typed_requests_can_be_prepared_and_are_checked_then() {
-    let runtime = runtime();
+fn typed_requests_can_be_prepared_and_are_checked_then(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(0).unwrap();
     let [a, b, flat] = [&[2, 2][..], &[2, 2], &[4]].map(|shape| core.tensor::<f32>(shape).unwrap());
@@ -231,9 +242,8 @@ fn typed_requests_can_be_prepared_and_are_checked_then() {
     assert_eq!(moves.schedule(into).unwrap().wait().unwrap(), expected);
 }
 
-#[test]
-fn ranks_work_together_on_typed_tensors_of_half_precision() {
-    let runtime = Runtime::builder().cores(2).open().unwrap();
+fn ranks_work_together_on_typed_tensors_of_half_precision(rig: &Rig) {
+    let runtime = rig.builder().cores(2).open().unwrap();
     let group = runtime.group(&[0, 1]).unwrap();
     let halves = |values: [f32; 2]| values.map(f16::from_f32);
     let mut parts = Vec::new();
@@ -284,9 +294,8 @@ fn ranks_work_together_on_typed_tensors_of_half_precision() {
     }
 }
 
-#[test]
-fn rows_and_slices_are_parts_of_the_same_memory() {
-    let runtime = runtime();
+fn rows_and_slices_are_parts_of_the_same_memory(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(0).unwrap();
     let matrix = core.tensor::<u16>(&[4, 3]).unwrap();
@@ -313,9 +322,8 @@ fn rows_and_slices_are_parts_of_the_same_memory() {
     assert_eq!(refused.status(), Status::INVALID);
 }
 
-#[test]
-fn parts_that_do_not_exist_are_named() {
-    let runtime = runtime();
+fn parts_that_do_not_exist_are_named(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let matrix = core.tensor::<f32>(&[4, 2]).unwrap();
     #[allow(
@@ -339,12 +347,16 @@ fn parts_that_do_not_exist_are_named() {
     }
 }
 
-#[test]
-fn a_part_keeps_the_memory_and_a_freed_tensor_has_none() {
-    let runtime = Runtime::builder()
-        .simulated_hbm_bytes(1 << 20)
-        .open()
-        .unwrap();
+/// Memory in which two large tensors do not fit.
+fn little_memory() -> Parts {
+    Parts {
+        hbm_bytes: 1 << 20,
+        ..Parts::default()
+    }
+}
+
+fn a_part_keeps_the_memory_and_a_freed_tensor_has_none(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let moves = core.tensor_op(0).unwrap();
     let whole: Tensor<u8> = core.tensor(&[512 << 10]).unwrap();
@@ -365,17 +377,15 @@ fn a_part_keeps_the_memory_and_a_freed_tensor_has_none() {
     core.allocate(600 << 10).unwrap();
 }
 
-#[test]
-fn types_have_the_names_of_the_device() {
-    let runtime = runtime();
+fn types_have_the_names_of_the_device(rig: &Rig) {
+    let runtime = runtime(rig);
     let tensor = runtime.core(0).unwrap().tensor::<bf16>(&[8]).unwrap();
     assert_eq!(<bf16 as nrta::Element>::DTYPE, Dtype::Bfloat16);
     assert!(format!("{tensor:?}").contains("Bfloat16"), "{tensor:?}");
 }
 
-#[test]
-fn the_memory_of_a_core_is_counted_exactly() {
-    let runtime = runtime();
+fn the_memory_of_a_core_is_counted_exactly(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let before = core.memory().unwrap();
     let tensors = [core.allocate(4096).unwrap(), core.allocate(8192).unwrap()];
@@ -393,15 +403,17 @@ fn the_memory_of_a_core_is_counted_exactly() {
     assert_eq!(core.memory().unwrap(), before);
 }
 
-#[test]
-fn a_failed_request_says_which_call_it_was_where_why_and_what_to_do() {
-    use nrta::simulated::{Fault, FaultPlan, Rule, When};
-    let rules = vec![Rule {
+/// Every transfer aborts.
+fn aborting() -> Parts {
+    use nrta::simulated::{Fault, Rule, When};
+    Parts::failing(vec![Rule {
         when: When::default(),
         fault: Fault::TransferAborts,
-    }];
-    let faults = FaultPlan { rules };
-    let runtime = Runtime::builder().simulated_faults(faults).open().unwrap();
+    }])
+}
+
+fn a_failed_request_says_which_call_it_was_where_why_and_what_to_do(rig: &Rig) {
+    let runtime = runtime(rig);
     let core = runtime.core(0).unwrap();
     let tensor = core.tensor::<u8>(&[64]).unwrap();
     let moves = core.tensor_op(1).unwrap();

@@ -5,15 +5,36 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use lane_tests::{DIGITS, Meddler};
-use nrta::simulated::{Fault, FaultPlan, Mark, Rule, When};
+use lane_tests::{DIGITS, Meddler, Parts, Rig};
+use nrta::simulated::{Fault, Mark, Rule, When};
 use nrta::{
     Bindings, ComputeQueue, Core, Execution, LoadedModel, Model, Pending, Refused, Runtime, SeqId,
     Tensor,
 };
 use std::sync::Arc;
 use xu_abi::Engine;
-use xu_device::simulated::{Machine, MachineConfig};
+
+/// A machine on which the first execution that runs ends its queue, when its doorbell rings.
+pub(crate) fn fatal() -> Parts {
+    fatal_when(When {
+        times: Some(1),
+        ..When::default()
+    })
+}
+
+/// A machine on which every execution ends its queue.
+pub(crate) fn all_fatal() -> Parts {
+    fatal_when(When::default())
+}
+
+fn fatal_when(when: When) -> Parts {
+    // An END without its START.
+    let fault = Fault::DropRecord {
+        engine: Engine::Pe,
+        record: Mark::Start,
+    };
+    Parts::failing(vec![Rule { when, fault }])
+}
 
 /// Lets everything complete when it goes: a test that has failed would wait for it for ever.
 struct LetGo(Arc<Meddler>);
@@ -37,38 +58,13 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn new() -> Self {
-        Self::with(FaultPlan::default(), 8)
+    pub(crate) fn new(rig: &Rig) -> Self {
+        Self::with_limit(rig, 8)
     }
 
     /// With room for so many.
-    pub(crate) fn with_limit(limit: u64) -> Self {
-        Self::with(FaultPlan::default(), limit)
-    }
-
-    /// The first execution that runs ends its queue, when its doorbell rings.
-    pub(crate) fn with_a_fatal_execution() -> Self {
-        let when = When {
-            times: Some(1),
-            ..When::default()
-        };
-        // An END without its START.
-        let fault = Fault::DropRecord {
-            engine: Engine::Pe,
-            record: Mark::Start,
-        };
-        let plan = FaultPlan {
-            rules: vec![Rule { when, fault }],
-        };
-        Self::with(plan, 8)
-    }
-
-    fn with(faults: FaultPlan, limit: u64) -> Self {
-        let config = MachineConfig {
-            faults,
-            ..MachineConfig::default()
-        };
-        let device = Meddler::new(Machine::start(config).unwrap());
+    pub(crate) fn with_limit(rig: &Rig, limit: u64) -> Self {
+        let device = rig.meddler();
         let runtime = Runtime::builder()
             .exec_timeout(None)
             .compute_limit(limit)

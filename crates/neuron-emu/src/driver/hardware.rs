@@ -2,18 +2,8 @@
 
 use super::Emulator;
 use xu_device::MemoryErrors;
-use xu_device::simulated::Injection;
 
 impl Emulator {
-    /// Which faults of the configuration's plan have happened on a device, oldest first; none on one that does not exist.
-    #[must_use]
-    pub fn injected(&self, node: u32) -> Vec<Injection> {
-        self.devices
-            // CAST: widening.
-            .get(node as usize)
-            .map_or_else(Vec::new, |device| device.chip.injected())
-    }
-
     /// Uncorrectable memory errors that all cores of a device have counted: what the firmware reports in sysfs.
     #[must_use]
     pub fn memory_errors(&self, node: u32) -> MemoryErrors {

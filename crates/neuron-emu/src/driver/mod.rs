@@ -41,7 +41,7 @@ pub use trace::{Event, Traced};
 
 use crate::call::Caller;
 use crate::chip::Chip;
-use crate::config::{Config, ConfigError, DriverFault, DriverRule};
+use crate::config::{Config, ConfigError, DriverFault};
 use device::Device;
 use dispatch::Incoming;
 use files::Files;

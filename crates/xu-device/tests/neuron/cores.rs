@@ -8,12 +8,12 @@ use xu_device::neuron::{DriverError, Meaning};
 #[test]
 fn a_core_is_initialised_by_who_is_told_so() {
     let (script, node) = Script::node(V2);
-    script.reply(&ioctl::CINIT_SET_STATE, |call| {
-        edit(call, |a: &mut CinitSet| a.new_state = a.state)
-    });
     let state = node.initialise_core(1, CoreInit::Started);
     assert_eq!(state, Ok(CoreInit::Started));
     // A state that there is not.
+    script.reply(&ioctl::CINIT_SET_STATE, |call| {
+        edit(call, |a: &mut CinitSet| a.new_state = 0)
+    });
     let error = node.initialise_core(1, CoreInit::Started).unwrap_err();
     assert!(
         matches!(error, DriverError::Nonsense { value: 0, .. }),

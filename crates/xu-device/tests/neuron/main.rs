@@ -9,11 +9,15 @@
 mod chunks;
 mod claims;
 mod cores;
+#[path = "../counting/mod.rs"]
+mod counting;
 mod datastore;
+mod device;
 mod guards;
 mod nodes;
 mod processes;
 mod queues;
 mod registers;
 mod script;
+mod submit;
 mod system;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use xu_abi::driver::errno::Answer;
 use xu_abi::driver::{
-    CompatibleVersion, DeviceBasicInfo, DeviceBdfExt, DeviceDriverInfo, DeviceInfo, Ioctl,
-    MemAllocV2MemType64, MemGetExtendedInfo, NotificationsInitWithReallocV2, ioctl,
+    CinitSet, CompatibleVersion, DeviceBasicInfo, DeviceBdfExt, DeviceDriverInfo, DeviceInfo,
+    DeviceReady, Ioctl, MemAllocV2MemType64, MemGetExtendedInfo, NeuronDsInfo,
+    NotificationsInitWithReallocV2, ioctl,
 };
 use xu_abi::driver::{CrwlNcMap, CrwlNcMapExt};
 use xu_device::neuron::{
@@ -19,6 +20,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub(crate) const HOST_BIT: u64 = 1 << 44;
 /// Where the driver puts notification rings.
 pub(crate) const NQ_OFFSET: u64 = HOST_BIT | 0x7000_0000;
+/// Between two of them.
+const NQ_STRIDE: u64 = 0x10_0000;
 pub(crate) const BAR0: u64 = 0xFFFF_C900_0000_0000;
 pub(crate) const BAR0_BYTES: u64 = 0x4000_0000;
 
@@ -77,6 +80,12 @@ struct State {
     /// Cores of other processes, counted from the descriptor's device.
     taken: Vec<u32>,
     marked: Vec<u32>,
+    /// Rings that were given so far.
+    rings: u64,
+    /// By address, as the driver counts.
+    registers: HashMap<u64, u32>,
+    /// What the datastore held when it was unmapped.
+    datastore: Vec<u64>,
 }
 
 pub(crate) struct Script {
@@ -106,6 +115,9 @@ impl Script {
                 next: 1,
                 taken: Vec::new(),
                 marked: Vec::new(),
+                rings: 0,
+                registers: HashMap::new(),
+                datastore: Vec::new(),
             }),
         })
     }
@@ -169,6 +181,21 @@ impl Script {
         std::mem::take(&mut self.state.lock().unwrap().events)
     }
 
+    /// A register, at an address as the driver counts.
+    pub(crate) fn register(&self, address: u64) -> u32 {
+        let state = self.state.lock().unwrap();
+        state.registers.get(&address).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn set_register(&self, address: u64, value: u32) {
+        self.state.lock().unwrap().registers.insert(address, value);
+    }
+
+    /// What stood at an offset of the datastore when it was unmapped.
+    pub(crate) fn datastore_word(&self, offset: u32) -> u64 {
+        self.state.lock().unwrap().datastore[offset as usize / 8]
+    }
+
     fn note(&self, event: String) {
         self.state.lock().unwrap().events.push(event);
     }
@@ -221,7 +248,7 @@ impl Kernel for Script {
     ) -> Result<Pages, i32> {
         self.note(format!("map {offset:#x} {bytes} {access:?}"));
         let pages = Pages::anonymous(bytes, access, grain)?;
-        if offset == NQ_OFFSET {
+        if (NQ_OFFSET..NQ_OFFSET + 16 * NQ_STRIDE).contains(&offset) {
             // A ring may hold old records.
             for at in (0..bytes).step_by(4) {
                 pages
@@ -235,6 +262,11 @@ impl Kernel for Script {
 
     fn unmap(&self, pages: Pages) -> Result<(), i32> {
         self.note(format!("unmap {}", pages.bytes()));
+        if pages.double_word(0).is_some() {
+            let words = (0..pages.bytes()).step_by(8);
+            let word = |at| pages.double_word(at).unwrap().load(Ordering::Relaxed);
+            self.state.lock().unwrap().datastore = words.map(word).collect();
+        }
         xu_device::neuron::System.unmap(pages)
     }
 
@@ -271,11 +303,19 @@ impl State {
             "MEM_ALLOC_V2" | "MEM_ALLOC_V2MT" | "MEM_ALLOC_V2MT64" => self.allocate(call),
             "MEM_GET_EXTENDED_INFO" => self.locate(call),
             "NOTIFICATIONS_INIT_WITH_REALLOC_V2" => {
+                let offset = NQ_OFFSET + self.rings % 16 * NQ_STRIDE;
+                self.rings += 1;
                 edit(call, |a: &mut NotificationsInitWithReallocV2| {
-                    a.mmap_offset = NQ_OFFSET;
+                    a.mmap_offset = offset;
                     a.mem_handle = 99;
                 })
             }
+            "NC_RESET_READY" => edit(call, |a: &mut DeviceReady| a.result = 0),
+            "CINIT_SET_STATE" => edit(call, |a: &mut CinitSet| a.new_state = a.state),
+            "ACQUIRE_NEURON_DS" => edit(call, |a: &mut NeuronDsInfo| {
+                (a.mmap_offset, a.size) = (HOST_BIT | 0x5000, 256 << 10);
+            }),
+            "BAR_READ" | "BAR_WRITE" => self.access(call),
             "CRWL_NC_RANGE_MARK_EXT0" => {
                 let mut asked = CrwlNcMapExt::read(call.argument()).unwrap();
                 match self.mark(asked.start_nc_index, asked.end_nc_index) {
@@ -305,6 +345,26 @@ impl State {
             }
             _ => Answer::Done,
         }
+    }
+
+    /// Registers, one after the other.
+    fn access(&mut self, call: &mut Call<'_, '_>) -> Answer {
+        let reads = call.ioctl().name == "BAR_READ";
+        let [addresses, values] = call.buffers() else {
+            panic!("two buffers")
+        };
+        let addresses = addresses.bytes().chunks_exact(8);
+        let values = values.bytes_mut().unwrap().chunks_exact_mut(4);
+        for (address, value) in addresses.zip(values) {
+            let address = u64::from_ne_bytes(address.try_into().unwrap());
+            let register = self.registers.entry(address).or_default();
+            if reads {
+                value.copy_from_slice(&register.to_ne_bytes());
+            } else {
+                *register = u32::from_ne_bytes((&*value).try_into().unwrap());
+            }
+        }
+        Answer::Done
     }
 
     fn host_bit(&self) -> u64 {

@@ -1,0 +1,677 @@
+//! A chip as a device: which calls each of its functions makes, in which order, and which none.
+
+use super::script::{BAR0, Driver, HOST_BIT, Script, V2, V3, edit};
+use std::sync::Arc;
+use std::time::Duration;
+use xu_abi::driver::errno::{self, Answer};
+use xu_abi::driver::{
+    AppInfo, DeviceReady, DeviceReset, DmaQueueInit, DmaQueueState, GetAppsInfo,
+    MemAllocV2MemType64, Semaphore, ioctl,
+};
+use xu_abi::metric::CoreCounter;
+use xu_abi::{DeviceAddr, SemIndex, Status};
+use xu_device::metrics::{Finished, Metrics};
+use xu_device::neuron::{DriverError, Meaning, NeuronDevice, Options, survey};
+use xu_device::{Device, DeviceError, DmaQueue, MemoryErrors, Place, TpbIndex, map};
+use zerocopy::IntoBytes;
+
+pub(crate) const CORE: TpbIndex = TpbIndex::new(0);
+const HBM: Place = Place::Hbm(CORE);
+/// Of core 0 of v2.
+const NQ_BLOCK: u64 = 0x3053_5000;
+
+fn options(script: &Script) -> Options {
+    Options {
+        directory: script.root().to_owned(),
+        sysfs: script.root().join("sys"),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn open(driver: Driver) -> (Arc<Script>, Arc<NeuronDevice>) {
+    let script = Script::new(driver);
+    let device = NeuronDevice::open(&script.kernel(), &options(&script)).unwrap();
+    script.calls();
+    script.events();
+    (script, device)
+}
+
+fn core_of(script: &Arc<Script>, core: u8) -> Result<Arc<NeuronDevice>, DriverError> {
+    let cores = Some(core..core + 1);
+    let options = Options {
+        cores,
+        ..options(script)
+    };
+    NeuronDevice::open(&script.kernel(), &options)
+}
+
+#[test]
+fn d3_cores_are_claimed_before_the_process_is_attached_and_reset_before_they_are_used() {
+    let script = Script::new(V2);
+    let device = NeuronDevice::open(&script.kernel(), &options(&script)).unwrap();
+    let identity = [
+        "COMPATIBLE_VERSION",
+        "DEVICE_BASIC_INFO",
+        "DRIVER_INFO_GET",
+        "DEVICE_BDF_EXT",
+    ];
+    let names = script.names();
+    let mut expected = identity.to_vec();
+    expected.push("CRWL_NC_RANGE_MARK_EXT0");
+    expected.extend(identity);
+    expected.extend(["ACQUIRE_NEURON_DS", "NC_RESET", "NC_RESET_READY"]);
+    expected.extend(["CINIT_SET_STATE"; 4]);
+    assert_eq!(names[..expected.len()], expected);
+    // Then the clock.
+    let clock = &names[expected.len()..];
+    assert_eq!(clock[0], "DEVICE_INFO");
+    assert!(clock[1..].iter().all(|name| *name == "BAR_READ"));
+    let events = script.events();
+    assert_eq!(events[..2], ["open neuron0 Misc", "open neuron0 Full"]);
+    assert_eq!(script.marked(), [0, 1]);
+    let shape = device.shape();
+    assert_eq!((shape.arch, shape.tpbs, shape.hbm_bytes), (2, 2, 16 << 30));
+    assert_eq!(device.cores(), 0..2);
+}
+
+#[test]
+fn d3_what_was_opened_last_is_closed_first() {
+    let (script, device) = open(V2);
+    drop(device);
+    let names = script.names();
+    assert_eq!(names, ["RELEASE_NEURON_DS", "CRWL_NC_RANGE_UNMARK_EXT0"]);
+    let events = script.events();
+    assert_eq!(events, [&format!("unmap {}", 256 << 10), "close", "close"]);
+    assert_eq!(script.marked(), [0_u32; 0]);
+}
+
+#[test]
+fn d3_a_refused_core_is_named_with_the_processes_that_have_its_device() {
+    let script = Script::new(V2);
+    script.take_cores(&[1]);
+    script.reply(&ioctl::DEVICE_GET_ALL_APPS_INFO, |call| {
+        let head = GetAppsInfo::ABI.size;
+        let mut argument = call.argument().to_vec();
+        argument[8..12].copy_from_slice(&1_u32.to_ne_bytes());
+        let app = AppInfo {
+            pid: 4711,
+            ..AppInfo::ZEROED
+        };
+        argument[head..head + AppInfo::ABI.size].copy_from_slice(app.as_bytes());
+        call.argument_mut().copy_from_slice(&argument);
+        Answer::Done
+    });
+    let refused = NeuronDevice::open(&script.kernel(), &options(&script)).unwrap_err();
+    let taken = DriverError::CoreTaken {
+        core: 1,
+        free: 1,
+        attached: vec![4711],
+    };
+    assert_eq!(refused, taken);
+    // All or nothing, and nothing stays open.
+    assert_eq!(script.marked(), [0_u32; 0]);
+    let events = script.events();
+    let opened = events.iter().filter(|event| event.starts_with("open"));
+    let closed = events.iter().filter(|event| *event == "close");
+    assert_eq!((opened.count(), closed.count()), (2, 2));
+    assert!(!script.names().contains(&"NC_RESET"));
+}
+
+#[test]
+fn d3_a_core_of_this_process_is_refused_in_its_name() {
+    let script = Script::new(V2);
+    let _first = core_of(&script, 0).unwrap();
+    let refused = core_of(&script, 0).unwrap_err();
+    let attached = vec![std::process::id()];
+    assert!(
+        matches!(&refused, DriverError::CoreTaken { core: 0, attached: by, .. } if *by == attached),
+        "{refused:?}"
+    );
+}
+
+/// Traps 11 and 13.
+#[test]
+fn d3_two_devices_of_one_chip_share_its_descriptors() {
+    let script = Script::new(V2);
+    let first = core_of(&script, 0).unwrap();
+    let second = core_of(&script, 1).unwrap();
+    let opened = script.events();
+    assert_eq!(opened.iter().filter(|e| e.starts_with("open")).count(), 2);
+    let resets: Vec<u32> = script
+        .calls()
+        .iter()
+        .filter(|made| made.name == "NC_RESET")
+        .map(|made| made.argument::<DeviceReset>().nc_map)
+        .collect();
+    assert_eq!(resets, [1, 2]);
+    // Each uses its own cores.
+    assert!(
+        first
+            .read_semaphore(TpbIndex::new(1), SemIndex::new(0))
+            .is_err()
+    );
+    assert!(
+        second
+            .read_semaphore(TpbIndex::new(1), SemIndex::new(0))
+            .is_ok()
+    );
+    drop(first);
+    assert!(!script.events().contains(&"close".to_owned()));
+    assert_eq!(script.marked(), [1]);
+    drop(second);
+    assert_eq!(script.events().iter().filter(|e| *e == "close").count(), 2);
+}
+
+#[test]
+fn d3_a_reset_that_fails_leaves_nothing_open() {
+    let script = Script::new(V2);
+    script.reply(&ioctl::NC_RESET_READY, |call| {
+        edit(call, |ready: &mut DeviceReady| ready.result = 1)
+    });
+    let failed = NeuronDevice::open(&script.kernel(), &options(&script)).unwrap_err();
+    assert_eq!(failed, DriverError::ResetFailed { result: 1 });
+    assert_eq!(script.marked(), [0_u32; 0]);
+    assert_eq!(script.events().iter().filter(|e| *e == "close").count(), 2);
+}
+
+#[test]
+fn cores_that_the_chip_does_not_have_are_refused() {
+    let script = Script::new(V2);
+    for cores in [2..3, 0..3, 1..1, 255..255] {
+        let options = Options {
+            cores: Some(cores.clone()),
+            ..options(&script)
+        };
+        let refused = NeuronDevice::open(&script.kernel(), &options).unwrap_err();
+        assert!(
+            matches!(refused, DriverError::BadArgument { .. }),
+            "{cores:?}: {refused}"
+        );
+        assert_eq!(script.marked(), [0_u32; 0]);
+    }
+}
+
+#[test]
+fn a_survey_attaches_to_nothing() {
+    let script = Script::new(V3);
+    let found = survey(&script.kernel(), script.root()).unwrap();
+    assert_eq!((found.identity.cores(), found.devices), (8, vec![0]));
+    assert_eq!(script.events(), ["open neuron0 Misc", "close"]);
+}
+
+#[test]
+fn host_memory_is_mapped_at_once_and_reached_without_a_call() {
+    let (script, device) = open(V2);
+    let memory = device.allocate(Place::Host, 100, 64).unwrap();
+    assert!(memory.get() & HOST_BIT != 0);
+    assert_eq!(
+        script.names(),
+        ["DMA_ENG_INIT", "MEM_ALLOC_V2MT64", "MEM_GET_EXTENDED_INFO"]
+    );
+    assert_eq!(script.events().len(), 1, "mapped");
+    let inside = DeviceAddr::new(memory.get() + 3);
+    device.write(inside, b"hello").unwrap();
+    let mut back = [0; 5];
+    device.read(inside, &mut back).unwrap();
+    assert_eq!(&back, b"hello");
+    let word = DeviceAddr::new(memory.get() + 4);
+    assert_eq!(device.load_acquire(word).unwrap().to_ne_bytes(), *b"ello");
+    assert!(device.load_acquire(inside).is_err(), "not aligned");
+    assert!(script.names().is_empty());
+    device.release(memory).unwrap();
+    assert_eq!(script.events(), ["unmap 4096", "MEM_FREE"]);
+}
+
+#[test]
+fn small_device_memory_is_mapped_and_large_is_copied() {
+    let (script, device) = open(V2);
+    let small = device.allocate(HBM, 1 << 20, 64).unwrap();
+    let large = device.allocate(HBM, (1 << 20) + 1, 64).unwrap();
+    script.calls();
+    device.write(small, &[7; 64]).unwrap();
+    let mut back = [0; 256];
+    device.read(small, &mut back).unwrap();
+    assert_eq!(back[..64], [7; 64]);
+    assert!(script.names().is_empty());
+    // Loads of device memory are slow.
+    device.read(small, &mut [0; 257]).unwrap();
+    device.write(large, &[7; 64]).unwrap();
+    device.load_acquire(large).unwrap();
+    assert_eq!(script.names(), ["MEM_BUF_COPY64"; 3]);
+}
+
+#[test]
+fn memory_lies_beside_its_core() {
+    let (script, device) = open(V3);
+    for (core, channel) in [(0, 0), (1, 0), (2, 1), (5, 2), (7, 3)] {
+        device
+            .allocate(Place::Hbm(TpbIndex::new(core)), 64, 64)
+            .unwrap();
+        let calls = script.calls();
+        let asked: MemAllocV2MemType64 = calls[1].argument();
+        assert_eq!((asked.dram_channel, asked.nc_id), (channel, core.into()));
+    }
+}
+
+#[test]
+fn d4_memory_that_is_not_ours_is_refused_without_a_call() {
+    let (script, device) = open(V2);
+    let memory = device.allocate(Place::Host, 4096, 64).unwrap();
+    script.calls();
+    let end = DeviceAddr::new(memory.get() + 4095);
+    let before = DeviceAddr::new(memory.get() - 1);
+    for (addr, bytes) in [
+        (end, 2),
+        (before, 1),
+        (DeviceAddr::new(u64::MAX), 8),
+        (DeviceAddr::new(0), 1),
+    ] {
+        let refused = Err(DeviceError::BadAddress {
+            addr,
+            bytes: bytes as u64,
+        });
+        assert_eq!(device.read(addr, &mut vec![0; bytes]), refused);
+        assert_eq!(device.write(addr, &vec![0; bytes]), refused);
+    }
+    let inside = DeviceAddr::new(memory.get() + 64);
+    assert!(device.release(inside).is_err());
+    device.release(memory).unwrap();
+    assert!(device.release(memory).is_err());
+    for (place, bytes, align) in [
+        (Place::Host, 0, 64),
+        (Place::Host, 64, 8192),
+        (HBM, 64, 3),
+        (Place::Hbm(TpbIndex::new(2)), 64, 64),
+    ] {
+        let refused = device.allocate(place, bytes, align).unwrap_err();
+        assert_eq!(refused.status(), Status::INVALID, "{refused}");
+    }
+}
+
+/// Trap 27.
+#[test]
+fn d4_memory_that_ends_an_hbm_is_not_mapped() {
+    let (script, device) = open(V2);
+    script.reply(&ioctl::MEM_GET_EXTENDED_INFO, |call| {
+        edit(call, |info: &mut xu_abi::driver::MemGetExtendedInfo| {
+            let pa = (16 << 30) - 4096;
+            (info.pa, info.mmap_offset, info.size) = (pa, pa, 4096);
+        })
+    });
+    let memory = device.allocate(HBM, 4096, 64).unwrap();
+    assert_ne!(memory.get(), (16 << 30) - 4096);
+    // Another one was taken, and the one at the end given back.
+    let events = script.events();
+    assert!(events[0].starts_with("map"), "{events:?}");
+    assert_eq!(events[1..], ["MEM_FREE"]);
+}
+
+#[test]
+fn memory_is_counted_by_core_and_its_exhaustion_says_what_is_left() {
+    let (script, device) = open(V2);
+    assert_eq!(device.memory_use(Place::Host), None);
+    let memory = device.allocate(HBM, 5000, 64).unwrap();
+    let now = device.memory_use(HBM).unwrap();
+    assert_eq!((now.used, now.limit), (8192, 16 << 30));
+    let other = device.memory_use(Place::Hbm(TpbIndex::new(1))).unwrap();
+    assert_eq!(other.used, 0);
+    script.answer(&ioctl::MEM_ALLOC_V2MT64, Answer::Errno(errno::ENOMEM));
+    let refused = device.allocate(HBM, 64, 64).unwrap_err();
+    let free = (16 << 30) - 8192;
+    assert_eq!(
+        refused,
+        DeviceError::OutOfMemory {
+            place: HBM,
+            asked: 64,
+            free,
+            largest: free,
+        }
+    );
+    device.release(memory).unwrap();
+    assert_eq!(device.memory_use(HBM).unwrap().used, 0);
+}
+
+const QUEUE: DmaQueue = DmaQueue {
+    tpb: TpbIndex::new(1),
+    index: 2,
+};
+
+fn with_queue(script: &Script, device: &NeuronDevice, queue: DmaQueue) -> [DeviceAddr; 2] {
+    let rings = [(); 2].map(|()| device.allocate(Place::Host, 1024, 256).unwrap());
+    device
+        .open_dma_queue(queue, rings[0], rings[1], 64)
+        .unwrap();
+    script.calls();
+    script.events();
+    rings
+}
+
+#[test]
+fn a_dma_queue_is_one_of_an_engine() {
+    let (script, device) = open(V2);
+    let rings = [(); 2].map(|()| device.allocate(Place::Host, 1024, 256).unwrap());
+    device
+        .open_dma_queue(QUEUE, rings[0], rings[1], 64)
+        .unwrap();
+    let init: DmaQueueInit = script.calls().last().unwrap().argument();
+    assert_eq!((init.eng_id, init.qid), map::engine_of(QUEUE));
+    device.start_dma(QUEUE, 3).unwrap();
+    assert_eq!(script.names(), ["DMA_QUEUE_COPY_START"]);
+    for (descriptors, queue) in [(65, QUEUE), (1, DmaQueue { index: 3, ..QUEUE })] {
+        let refused = device.start_dma(queue, descriptors).unwrap_err();
+        assert_eq!(refused.status(), Status::INVALID);
+    }
+    let inside = DeviceAddr::new(rings[0].get() + 256);
+    assert!(device.open_dma_queue(QUEUE, inside, rings[1], 32).is_err());
+    for queue in [4, u8::MAX] {
+        let queue = DmaQueue {
+            index: queue,
+            ..QUEUE
+        };
+        assert!(device.check_dma(queue).is_err());
+        assert!(
+            device
+                .open_dma_queue(queue, rings[0], rings[1], 32)
+                .is_err()
+        );
+    }
+    assert!(script.names().is_empty());
+}
+
+/// Its sequencer does.
+#[test]
+fn a_model_exec_queue_is_not_started() {
+    let (script, device) = open(V2);
+    let queue = map::model_exec_queue(CORE);
+    with_queue(&script, &device, queue);
+    device.start_dma(queue, 4).unwrap();
+    assert_eq!(script.names(), ["DMA_QUEUE_GET_STATE"]);
+}
+
+/// Trap 14.
+#[test]
+fn d7_rings_that_are_given_back_stay_until_their_queue_is_opened_anew() {
+    let (script, device) = open(V2);
+    let rings = with_queue(&script, &device, QUEUE);
+    for ring in rings {
+        device.release(ring).unwrap();
+    }
+    assert!(script.events().is_empty(), "nothing is freed");
+    let new = [(); 2].map(|()| device.allocate(Place::Host, 1024, 256).unwrap());
+    script.calls();
+    device.open_dma_queue(QUEUE, new[0], new[1], 64).unwrap();
+    // Parked, freed, initialised.
+    let names = script.names();
+    assert_eq!(
+        names,
+        ["DMA_QUEUE_INIT", "MEM_FREE", "MEM_FREE", "DMA_QUEUE_INIT"]
+    );
+}
+
+#[test]
+fn d6_a_queue_that_has_stopped_is_told() {
+    let (script, device) = open(V2);
+    with_queue(&script, &device, QUEUE);
+    device.check_dma(QUEUE).unwrap();
+    script.reply(&ioctl::DMA_QUEUE_GET_STATE, |call| {
+        let state = DmaQueueState {
+            sw_status: 3,
+            ..DmaQueueState::ZEROED
+        };
+        call.buffers()[1]
+            .bytes_mut()
+            .unwrap()
+            .copy_from_slice(state.as_bytes());
+        Answer::Done
+    });
+    assert_eq!(
+        device.check_dma(QUEUE),
+        Err(DeviceError::DmaAborted {
+            tpb: QUEUE.tpb,
+            index: QUEUE.index
+        })
+    );
+}
+
+/// A second doorbell would be a second execution, and a second start walks what nobody wrote.
+#[test]
+fn d4_an_interrupted_doorbell_is_not_rung_again() {
+    let (script, device) = open(V2);
+    with_queue(&script, &device, QUEUE);
+    script.answer(&ioctl::SEMAPHORE_INCREMENT, Answer::Errno(errno::EINTR));
+    let error = device
+        .increment_semaphore(CORE, map::INFERENCE_START)
+        .unwrap_err();
+    assert_eq!(
+        error,
+        DeviceError::Driver {
+            call: "SEMAPHORE_INCREMENT",
+            errno: errno::EINTR
+        }
+    );
+    script.answer(&ioctl::DMA_QUEUE_COPY_START, Answer::Errno(errno::EINTR));
+    assert!(device.start_dma(QUEUE, 1).is_err());
+    assert_eq!(
+        script.names(),
+        ["SEMAPHORE_INCREMENT", "DMA_QUEUE_COPY_START"]
+    );
+    script.answer(&ioctl::SEMAPHORE_READ, Answer::Errno(errno::EINTR));
+    device.read_semaphore(CORE, map::INFERENCE_START).unwrap();
+    assert_eq!(script.names(), ["SEMAPHORE_READ"; 2]);
+}
+
+#[test]
+fn d7_a_notification_queue_is_zeroed_and_empty_before_it_is_enabled() {
+    let (script, device) = open(V2);
+    for (register, value) in [(0x08, 0xFFFF), (0x18, 0xFFFF), (0x14, 0x0101)] {
+        script.set_register(BAR0 + NQ_BLOCK + register, value);
+    }
+    let ring = device.open_notification_queue(CORE, 4, 4096).unwrap();
+    let init = "NOTIFICATIONS_INIT_WITH_REALLOC_V2";
+    assert_eq!(
+        script.names(),
+        ["BAR_READ", "BAR_WRITE", init, "BAR_READ", "BAR_WRITE"]
+    );
+    // Neither stalls nor overwrites; the queues beside it are as they were.
+    let registers = [0x08, 0x18, 0x14, 4 * 0x28 + 0x10C]
+        .map(|register| script.register(BAR0 + NQ_BLOCK + register));
+    assert_eq!(registers, [0xFFEF, 0xFFEF, 0x0111, 0]);
+    let mut records = vec![0xEE; 4096];
+    device.read(ring, &mut records).unwrap();
+    assert!(records.iter().all(|byte| *byte == 0));
+    device.acknowledge(CORE, 4, 4080).unwrap();
+    assert_eq!(script.register(BAR0 + NQ_BLOCK + 4 * 0x28 + 0x10C), 4080);
+    script.set_register(BAR0 + NQ_BLOCK + 4 * 0x28 + 0x110, 64);
+    assert_eq!(device.notification_tail(CORE, 4), Ok(64));
+    script.calls();
+    for head in [4096, 8, u64::MAX] {
+        assert!(device.acknowledge(CORE, 4, head).is_err(), "{head}");
+    }
+    for (nq, bytes) in [(10, 4096), (255, 4096), (4, 2048), (4, 5000), (4, 1 << 32)] {
+        assert!(device.open_notification_queue(CORE, nq, bytes).is_err());
+    }
+    assert!(device.acknowledge(CORE, 5, 0).is_err(), "not open");
+    assert!(device.notification_tail(CORE, 255).is_err());
+    assert!(script.names().is_empty());
+}
+
+#[test]
+fn an_overflow_is_one_of_a_queue_that_is_open() {
+    let (script, device) = open(V2);
+    device.open_notification_queue(CORE, 4, 4096).unwrap();
+    assert_eq!(device.overflow_latched(CORE), Ok(false));
+    script.set_register(BAR0 + NQ_BLOCK + 0xC4, 1 << 5);
+    assert_eq!(device.overflow_latched(CORE), Ok(false));
+    script.set_register(BAR0 + NQ_BLOCK + 0xC4, 1 << 4);
+    assert_eq!(device.overflow_latched(CORE), Ok(true));
+}
+
+#[test]
+fn a_notification_queue_can_be_opened_anew_and_is_disabled_at_the_end() {
+    let (script, device) = open(V2);
+    let first = device.open_notification_queue(CORE, 4, 4096).unwrap();
+    let second = device.open_notification_queue(CORE, 4, 8192).unwrap();
+    assert_ne!(first, second);
+    assert!(
+        device.read(first, &mut [0; 16]).is_err(),
+        "the old one is gone"
+    );
+    device.read(second, &mut [0; 16]).unwrap();
+    assert_eq!(script.register(BAR0 + NQ_BLOCK + 0x14), 1 << 4);
+    drop(device);
+    assert_eq!(script.register(BAR0 + NQ_BLOCK + 0x14), 0);
+}
+
+/// The device may still touch what was never given back.
+#[test]
+fn d1_cores_are_reset_before_memory_is_freed_that_was_never_given_back() {
+    let (script, device) = open(V2);
+    let memory = device.allocate(Place::Host, 64, 64).unwrap();
+    let _kept = memory;
+    script.calls();
+    device.close();
+    let names = script.names();
+    let at = |name: &str| names.iter().position(|made| *made == name).unwrap();
+    assert!(at("NC_RESET_READY") < at("MEM_FREE"), "{names:?}");
+    assert_eq!(device.read(memory, &mut [0; 4]), Err(DeviceError::Lost));
+    assert_eq!(device.release(memory), Err(DeviceError::Lost));
+    assert!(device.clock().host_ns > 0);
+    assert!(script.names().is_empty());
+}
+
+#[test]
+fn d1_a_device_that_is_lost_does_not_answer_from_its_mappings() {
+    let (script, device) = open(V2);
+    let memory = device.allocate(Place::Host, 64, 64).unwrap();
+    script.answer(&ioctl::SEMAPHORE_READ, Answer::Errno(errno::EIO));
+    let lost = Err(DeviceError::Lost);
+    assert_eq!(
+        device.read_semaphore(CORE, SemIndex::new(0)),
+        lost.clone().map(|()| 0)
+    );
+    script.calls();
+    assert_eq!(device.read(memory, &mut [0; 4]), lost);
+    assert_eq!(device.write(memory, &[0; 4]), lost);
+    assert_eq!(device.load_acquire(memory), lost.clone().map(|()| 0));
+    assert_eq!(device.increment_semaphore(CORE, SemIndex::new(0)), lost);
+    assert!(script.names().is_empty());
+}
+
+#[test]
+fn a_core_is_at_rest_when_no_doorbell_waits_and_no_queue_has_anything_left() {
+    let (script, device) = open(V2);
+    with_queue(&script, &device, QUEUE);
+    let tpb = QUEUE.tpb;
+    device.quiesce(tpb, Duration::ZERO).unwrap();
+    script.reply(&ioctl::SEMAPHORE_READ, |call| {
+        edit(call, |semaphore: &mut Semaphore| semaphore.value = 1)
+    });
+    let busy = Err(DeviceError::Busy { tpb });
+    assert_eq!(device.quiesce(tpb, Duration::ZERO), busy);
+    script.reply(&ioctl::DMA_QUEUE_GET_STATE, |call| {
+        let state = DmaQueueState {
+            tail_pointer: 4,
+            ..DmaQueueState::ZEROED
+        };
+        call.buffers()[0]
+            .bytes_mut()
+            .unwrap()
+            .copy_from_slice(state.as_bytes());
+        Answer::Done
+    });
+    assert_eq!(device.quiesce(tpb, Duration::ZERO), busy);
+    // It is asked again while there is time.
+    script.reply(&ioctl::SEMAPHORE_READ, |call| {
+        edit(call, |semaphore: &mut Semaphore| semaphore.value = 1)
+    });
+    device.quiesce(tpb, Duration::MAX).unwrap();
+}
+
+#[test]
+fn counters_reach_the_datastore_of_the_driver() {
+    let (script, device) = open(V2);
+    let metrics = Metrics::new(2);
+    let finished = Finished {
+        status: Status::SUCCESS,
+        total: Some(Duration::from_micros(5)),
+        ..Finished::default()
+    };
+    metrics.record(CORE, &finished).unwrap();
+    device.publish(CORE, &metrics);
+    // A core that it does not have.
+    device.publish(TpbIndex::new(7), &metrics);
+    assert!(script.names().is_empty());
+    drop(device);
+    let counter =
+        |counter: CoreCounter| script.datastore_word(counter.datastore_offset(0).unwrap());
+    assert_eq!(counter(CoreCounter::INFER_COMPLETED), 1);
+    assert_eq!(counter(CoreCounter::LATENCY_TOTAL), 5);
+}
+
+#[test]
+fn a_driver_without_an_area_for_counters_runs_all_the_same() {
+    let script = Script::new(V2);
+    script.answer(&ioctl::ACQUIRE_NEURON_DS, Answer::Errno(errno::ENOMEM));
+    let device = NeuronDevice::open(&script.kernel(), &options(&script)).unwrap();
+    device.publish(CORE, &Metrics::new(2));
+    drop(device);
+    assert!(!script.names().contains(&"RELEASE_NEURON_DS"));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "files")]
+fn memory_errors_are_those_of_sysfs_and_none_where_it_is_not() {
+    let root = std::env::temp_dir().join(format!("neuron-errors-{}", std::process::id()));
+    let files = root.join("class/neuron_device/neuron0/stats/hardware");
+    let script = Script::new(V2);
+    let options = Options {
+        sysfs: root.clone(),
+        ..options(&script)
+    };
+    let device = NeuronDevice::open(&script.kernel(), &options).unwrap();
+    assert_eq!(device.memory_errors(CORE), Ok(MemoryErrors::default()));
+    std::fs::create_dir_all(&files).unwrap();
+    for (name, text) in [
+        ("sram_ecc_uncorrected", "3\n"),
+        ("mem_ecc_uncorrected", "4"),
+    ] {
+        std::fs::write(files.join(name), text).unwrap();
+    }
+    let errors = MemoryErrors {
+        sram: 3,
+        hbm: 4,
+        hbm_repairable: 0,
+    };
+    assert_eq!(device.memory_errors(CORE), Ok(errors));
+    std::fs::write(files.join("mem_ecc_uncorrected"), "many").unwrap();
+    let refused = device.memory_errors(CORE).unwrap_err();
+    std::fs::remove_dir_all(&root).unwrap();
+    assert!(
+        refused.to_string().contains("\"many\" is no number"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_clock_is_that_of_the_notification_block() {
+    let (script, device) = open(V2);
+    script.set_register(BAR0 + NQ_BLOCK, 0x89AB_CDEF);
+    script.set_register(BAR0 + NQ_BLOCK + 4, 0x0123_4567);
+    let clock = device.clock();
+    assert_eq!(clock.ticks, 0x0123_4567_89AB_CDEF);
+    assert_eq!(clock.to_host_ns(clock.ticks), clock.host_ns);
+    assert_eq!(script.names(), ["BAR_READ"]);
+}
+
+#[test]
+fn an_error_of_the_driver_is_one_of_the_device() {
+    let (script, device) = open(V2);
+    script.answer(&ioctl::MEM_ALLOC_V2MT64, Answer::Errno(errno::EBUSY));
+    let error = device.allocate(Place::Host, 64, 64).unwrap_err();
+    assert_eq!(error.status(), Status::EXEC_NC_BUSY);
+    // Positive numbers are no success.
+    script.answer(&ioctl::MEM_ALLOC_V2MT64, Answer::Positive(56));
+    let error = device.allocate(Place::Host, 64, 64).unwrap_err();
+    assert_eq!(error.status(), Status::RESOURCE, "{error}");
+    assert_eq!(Meaning::Lost.status(), DeviceError::Lost.status());
+}

@@ -1,0 +1,110 @@
+//! A machine behind the driver's interface: the emulator answers this process's own system calls.
+//!
+//! Used by [`Rig`](crate::Rig).
+
+use crate::Parts;
+use neuron_emu::{Config, Emulator, run};
+use nrta::{Builder, Runtime};
+use std::sync::Arc;
+use xu_abi::driver::Arch;
+use xu_device::Device;
+use xu_device::neuron::{Kernel, NeuronDevice, Options, System};
+
+/// What the driver itself takes of each memory: rings, notification queues, firmware.
+const OVERHEAD: u64 = 64 << 20;
+/// Cores of a v2 chip.
+const V2_CORES: u16 = 2;
+/// Cores of a v3 chip that share an HBM.
+const SHARE_OF_V3: u64 = 2;
+
+/// Devices behind the emulated driver.
+#[derive(Clone, Debug)]
+pub struct Emulated {
+    emulator: Arc<Emulator>,
+    /// Cores of each device that are used.
+    cores: u16,
+    hbm_bytes: u64,
+}
+
+impl Emulated {
+    /// Powers on the smallest chips that have enough cores.
+    ///
+    /// # Panics
+    /// When they do not start: the test has failed.
+    #[must_use]
+    pub fn start(parts: &Parts) -> Self {
+        let (arch, sharing) = if parts.tpbs <= V2_CORES {
+            (Arch::V2, 1)
+        } else {
+            (Arch::V3, SHARE_OF_V3)
+        };
+        let config = Config {
+            arch,
+            devices: parts.devices,
+            hbm_bytes: parts.hbm_bytes * sharing + OVERHEAD,
+            host_bytes: parts.host_bytes + OVERHEAD,
+            seed: parts.seed,
+            faults: parts.faults.clone(),
+            ..Config::default()
+        };
+        Self {
+            emulator: Emulator::start(config).expect("devices of these parts start"),
+            cores: parts.tpbs,
+            hbm_bytes: parts.hbm_bytes,
+        }
+    }
+
+    /// The driver, for what only a test of it asks.
+    #[must_use]
+    pub fn emulator(&self) -> &Arc<Emulator> {
+        &self.emulator
+    }
+
+    /// Has `test` run with the devices at `/dev/neuron0`, ...; `None` where that is not permitted.
+    ///
+    /// # Panics
+    /// When the driver would have crashed, or has not got everything back.
+    pub fn run<T: Send>(&self, test: impl FnOnce() -> T + Send) -> Option<T> {
+        match run(&self.emulator, test) {
+            Ok(value) => {
+                self.check();
+                Some(value)
+            }
+            Err(unavailable) => {
+                println!("skipped: {unavailable}");
+                None
+            }
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.emulator.bugs(), [], "the driver would have crashed");
+        let remains = self.emulator.remains();
+        assert!(remains.is_clean() && remains.marks.is_empty(), "{remains}");
+    }
+
+    /// Opens runtimes on a device.
+    ///
+    /// # Panics
+    /// When the device cannot be opened.
+    #[must_use]
+    pub fn builder(&self, device: u32) -> Builder {
+        Runtime::builder().device(self.device(device))
+    }
+
+    /// A device without a runtime.
+    ///
+    /// # Panics
+    /// When it cannot be opened.
+    #[must_use]
+    pub fn device(&self, device: u32) -> Arc<dyn Device> {
+        let options = Options {
+            device,
+            cores: Some(0..u8::try_from(self.cores).expect("a chip has fewer")),
+            hbm_bytes: Some(self.hbm_bytes),
+            ..Options::default()
+        };
+        let kernel: Arc<dyn Kernel> = Arc::new(System);
+        NeuronDevice::open(&kernel, &options).expect("a device that nobody uses can be opened")
+    }
+}
