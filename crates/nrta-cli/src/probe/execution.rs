@@ -38,8 +38,8 @@ const FACTS: [&str; 13] = [
 ];
 /// Limit for one execution.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Passes over the images: the notification rings wrap several times.
-const PASSES: u32 = 20;
+/// Passes over the images: rings of a page wrap several times, and do not end where they began.
+const PASSES: u32 = 21;
 
 /// Runs the model in a directory and judges by its predictions.
 pub(super) fn run(args: &ProbeArgs, dir: &Path, report: &mut Report) {
