@@ -87,7 +87,6 @@ fn predictions(
         .exec_timeout(Some(LIMIT));
     let ran = pipeline::run_on(builder, &model, &dataset, &run);
     let watched = watcher.report(report);
-    device.close();
     let result = ran?;
     watched?;
     let equal = expected.compare(&result.predictions).equal && result.changed_predictions == 0;
