@@ -124,6 +124,15 @@ impl Rig {
         }
     }
 
+    /// The driver, for what only a test of it asks; `None` of a simulated machine.
+    #[must_use]
+    pub fn emulated(&self) -> Option<&Emulated> {
+        match &self.machine {
+            Powered::Simulated => None,
+            Powered::Neuron(emulated) => Some(emulated),
+        }
+    }
+
     /// Opens runtimes on its first device.
     #[must_use]
     pub fn builder(&self) -> Builder {
