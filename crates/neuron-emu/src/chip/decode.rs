@@ -103,6 +103,9 @@ fn queue(arch: Arch, offset: u64) -> Option<Register> {
     })
 }
 
+/// Makes a register of a core and an index.
+type Make = fn(u8, u8) -> Register;
+
 fn core_register(core: u8, inside: u64) -> Option<Register> {
     let index = |window: u64| {
         let index = inside.checked_sub(window)? / WORD;
@@ -111,7 +114,7 @@ fn core_register(core: u8, inside: u64) -> Option<Register> {
         }
         u8::try_from(index).ok()
     };
-    let windows: [(u64, fn(u8, u8) -> Register); 5] = [
+    let windows: [(u64, Make); 5] = [
         (EVENTS, Register::Event),
         (SEMAPHORE_READ, Register::SemaphoreRead),
         (SEMAPHORE_SET, Register::SemaphoreSet),
