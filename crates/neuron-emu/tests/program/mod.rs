@@ -313,7 +313,7 @@ fn under_signals<T>(calls: impl FnOnce() -> T) -> T {
             // Relaxed: nothing else is passed on.
             while !over.load(Ordering::Relaxed) {
                 pthread_kill(target, Signal::SIGUSR1).unwrap();
-                std::thread::yield_now();
+                core::hint::spin_loop();
             }
         });
         let _over = Over(&over);
