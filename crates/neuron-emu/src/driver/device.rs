@@ -19,10 +19,11 @@ use crate::chip::Chip;
 use crate::config::{Config, ConfigError};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use xu_abi::driver::ArchTable;
 use xu_abi::driver::errno::{EIO, ENODEV};
 use xu_abi::driver::unverified::EMULATED_BAR0;
+use xu_device::MemoryErrors;
 
 /// One device.
 #[derive(Debug)]
@@ -47,8 +48,8 @@ pub(super) struct Device {
     pub(super) core_locks: Mutex<CoreLocks>,
     /// Before the lock of `chunks`.
     pub(super) datastores: Mutex<Datastores>,
-    /// What every call answers; 0 while the device is there.
-    gone: AtomicI32,
+    /// The real driver would have crashed.
+    crashed: AtomicBool,
 }
 
 /// A range of addresses that user space knows registers by.
@@ -81,7 +82,7 @@ impl Device {
             core_inits: Mutex::new(CoreInits::new(config.arch.table().cores)),
             core_locks: Mutex::default(),
             datastores: Mutex::default(),
-            gone: AtomicI32::new(0),
+            crashed: AtomicBool::new(false),
         })
     }
 
@@ -114,16 +115,26 @@ impl Device {
 
     /// What every call answers, if the device is gone.
     pub(super) fn gone(&self) -> Option<i32> {
-        let gone = self.gone.load(Ordering::Relaxed);
-        if gone == 0 && self.chip.is_lost() {
-            return Some(ENODEV);
+        if self.crashed.load(Ordering::Relaxed) {
+            return Some(EIO);
         }
-        (gone != 0).then_some(gone)
+        self.chip.is_lost().then_some(ENODEV)
     }
 
-    /// The device is pulled out.
+    /// Uncorrectable memory errors that its firmware has counted, for all cores.
+    pub(super) fn memory_errors(&self) -> MemoryErrors {
+        let mut errors = MemoryErrors::default();
+        for core in 0..self.table().cores {
+            let counted = self.chip.memory_errors(core);
+            errors.sram += counted.sram;
+            errors.hbm += counted.hbm;
+            errors.hbm_repairable += counted.hbm_repairable;
+        }
+        errors
+    }
+
+    /// The device is pulled out: the chip is lost.
     pub(super) fn remove(&self) {
-        self.gone.store(ENODEV, Ordering::Relaxed);
         self.chip.kill();
     }
 
@@ -131,7 +142,7 @@ impl Device {
     pub(super) fn stop(&self, pid: u32, bug: Bug) {
         // A crash of the kernel must be seen, whoever runs this.
         eprintln!("neuron{}: {bug} (process {pid})", self.index);
-        self.gone.store(EIO, Ordering::Relaxed);
+        self.crashed.store(true, Ordering::Relaxed);
         self.chip.kill();
         self.record(pid, Event::Bug(bug.clone()));
         self.system.bugs.lock().push(bug);

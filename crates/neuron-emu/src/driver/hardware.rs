@@ -1,24 +1,24 @@
 //! What the hardware of an emulator has done, for whoever tests with it.
 
 use super::Emulator;
+use super::device::Device;
 use xu_device::MemoryErrors;
+use xu_device::simulated::Injection;
 
 impl Emulator {
     /// Uncorrectable memory errors that all cores of a device have counted: what the firmware reports in sysfs.
     #[must_use]
     pub fn memory_errors(&self, node: u32) -> MemoryErrors {
-        let cores = 0..self.config().arch.table().cores;
         // CAST: widening.
-        let Some(device) = self.devices.get(node as usize) else {
-            return MemoryErrors::default();
-        };
-        cores.map(|core| device.chip.memory_errors(core)).fold(
-            MemoryErrors::default(),
-            |sum, errors| MemoryErrors {
-                sram: sum.sram + errors.sram,
-                hbm: sum.hbm + errors.hbm,
-                hbm_repairable: sum.hbm_repairable + errors.hbm_repairable,
-            },
-        )
+        let device = self.devices.get(node as usize);
+        device.map_or_else(MemoryErrors::default, Device::memory_errors)
+    }
+
+    /// Which faults of the hardware's plan have happened on a device, the oldest first; none for a device that is not there.
+    #[must_use]
+    pub fn injected(&self, node: u32) -> Vec<Injection> {
+        // CAST: widening.
+        let device = self.devices.get(node as usize);
+        device.map_or_else(Vec::new, |device| device.chip.injected())
     }
 }

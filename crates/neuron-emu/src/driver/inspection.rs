@@ -9,7 +9,6 @@ use crate::config::DriverRule;
 use std::io;
 use std::path::{Path, PathBuf};
 use xu_abi::driver::errno;
-use xu_device::simulated::Injection;
 
 impl Emulator {
     /// One more thing that goes wrong, from now on.
@@ -93,14 +92,6 @@ impl Emulator {
         drop(files);
         self.counters_moved();
         Ok(())
-    }
-
-    /// Which faults of the hardware's plan have happened on a device, the oldest first; none for a device that is not there.
-    #[must_use]
-    pub fn injected(&self, node: u32) -> Vec<Injection> {
-        // CAST: widening.
-        let device = self.devices.get(node as usize);
-        device.map_or_else(Vec::new, |device| device.chip.injected())
     }
 
     /// What processes have left, or have still.

@@ -1,6 +1,17 @@
 //! What the kernel module does: opens, closes, ioctls, mappings.
 //!
 //! Called by the front ends. Every decision is made here, so that they behave alike.
+//!
+//! ```text
+//!   open, close ── files       descriptors of each process    closing   what a process leaves behind
+//!   ioctl ──────── dispatch ─+ identity, apps, messages, pod                who asks whom
+//!                            | claims, cores, reset, locks, datastore       who has what, and in which state
+//!                            + memory, copies, rings, notification, ...     what the hardware does
+//!   map ────────── mapping
+//!
+//!   Device: the state of one device           System: what all share, claims, trace and bugs
+//!   inspection, remains, sysfs: for tests and front ends, no program asks for it
+//! ```
 
 mod apps;
 mod bug;
@@ -309,12 +320,16 @@ impl Emulator {
 }
 
 fn wait_for_reset(caller: &dyn Caller, device: &Device) -> Result<(), i32> {
-    let waited = until(caller, device, None, || match device.resets.state() {
+    let verdict = || match device.resets.state() {
         reset::State::Resetting => None,
         reset::State::Ready => Some(Ok(())),
         reset::State::Invalid => Some(Err(errno::EINVAL)),
-    });
-    match waited {
+    };
+    // Most opens do not wait, and so cannot be interrupted.
+    if let Some(verdict) = verdict() {
+        return verdict;
+    }
+    match until(caller, device, None, verdict) {
         waiting::Waited::Came(verdict) => verdict,
         waiting::Waited::Gone(gone) => Err(gone),
         waiting::Waited::Interrupted | waiting::Waited::TimedOut => Err(errno::EINTR),

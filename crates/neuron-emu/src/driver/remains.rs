@@ -1,11 +1,11 @@
 //! What processes have left behind, for tests that kill them.
 //!
-//! "Clean" is what the driver cleans: no file, no process, no chunk of one, no lock, no datastore, no reset that nobody
-//! asked about. Marks are told apart from it, as the driver leaves those that were made through a full descriptor.
+//! "Clean" is what the driver cleans: no file, no process, no chunk and no queue of one, no lock, no datastore, no reset
+//! that nobody asked about. Marks are told apart from it, as the driver leaves those that were made through a full descriptor.
 
 use super::device::Device;
 use super::files::Files;
-use super::memory;
+use super::{memory, rings};
 use std::collections::BTreeMap;
 use std::fmt;
 use xu_abi::driver::CoreInit;
@@ -28,6 +28,8 @@ pub struct NodeRemains {
     pub attached: Vec<(u32, u32)>,
     /// Host and device memory of processes, bytes, by process.
     pub memory: BTreeMap<u32, [u64; 2]>,
+    /// DMA queues with rings of a process, by process; those that are reserved keep theirs and are not counted.
+    pub queues: BTreeMap<u32, usize>,
     /// Owners of datastores.
     pub datastores: Vec<u32>,
     /// Cores with a reader or writer lock.
@@ -68,6 +70,7 @@ impl NodeRemains {
             descriptors: files.holders(device.index),
             attached,
             memory: memory::usage(device),
+            queues: rings::owners(device),
             datastores: device.datastores.lock().owners(),
             locked: device.core_locks.lock().held(),
             resets: device.resets.pending(),
@@ -83,6 +86,7 @@ impl NodeRemains {
             descriptors,
             attached,
             memory,
+            queues,
             datastores,
             locked,
             resets,
@@ -92,6 +96,7 @@ impl NodeRemains {
         descriptors.is_empty()
             && attached.is_empty()
             && memory.is_empty()
+            && queues.is_empty()
             && datastores.is_empty()
             && locked.is_empty()
             && resets.is_empty()
@@ -115,10 +120,11 @@ impl fmt::Display for NodeRemains {
         }
         write!(
             f,
-            "descriptors {:?}, attached {:?}, memory {:?}, datastores {:?}, locked cores {:?}, resets {:?}, gone {:?}",
+            "descriptors {:?}, attached {:?}, memory {:?}, queues {:?}, datastores {:?}, locked cores {:?}, resets {:?}, gone {:?}",
             self.descriptors,
             self.attached,
             self.memory,
+            self.queues,
             self.datastores,
             self.locked,
             self.resets,

@@ -9,8 +9,8 @@
 //!   rx_handle ──> chunk of the Rx ring ─┘
 //! ```
 //!
-//! A handle that names nothing is "no ring yet", without an error. Nothing ties a ring to its chunk: see
-//! [`Device::chunks`](super::device::Device::chunks) for who frees it.
+//! A handle that names nothing is "no ring yet", without an error. Nothing ties a ring to its chunk: one that was freed
+//! before its queue starts is trap 14.
 
 mod descriptors;
 mod engines;
@@ -135,6 +135,17 @@ pub(super) fn park(device: &Device, pid: u32) {
             program(device, *id, &parked);
         }
     }
+}
+
+/// Queues of each process that are parked when it goes.
+pub(super) fn owners(device: &Device) -> BTreeMap<u32, usize> {
+    let mut owners = BTreeMap::new();
+    for (id, queue) in &device.rings.lock().queues {
+        if let Some(owner) = queue.owner.filter(|_| !is_reserved(device, *id)) {
+            *owners.entry(owner).or_default() += 1;
+        }
+    }
+    owners
 }
 
 /// A core is reset: the queues of its engines have no rings.

@@ -1,14 +1,15 @@
 //! What the plan has go wrong in the driver, and devices that are gone.
 
-use crate::program::{NOWHERE, Program, ReadWrite, WriteOnly, emulator};
+use crate::program::{ARGUMENT, NOWHERE, Program, ReadWrite, WriteOnly, emulator};
 use neuron_emu::config::{DriverFault, DriverRule};
-use neuron_emu::{Emulator, Event, MapRequest};
+use neuron_emu::{Caller, Emulator, Event, FileId, MapRequest, NotCopied};
 use std::time::Duration;
 use xu_abi::driver::errno::{Answer, EBUSY, EIO, ENODEV};
 use xu_abi::driver::ioctl::{
     ALL, CRWL_NC_RANGE_MARK_EXT0, DEVICE_INIT, NC_RESET, NC_RESET_READY, PRINTK,
 };
 use xu_abi::driver::{CrwlNcMapExt, DeviceReady, DeviceReset, Printk};
+use zerocopy::IntoBytes;
 
 /// What a dead device answers.
 pub(crate) const DEAD: i32 = EIO;
@@ -53,10 +54,9 @@ fn an_open_and_a_mark_can_be_refused_and_the_trace_says_so() {
 #[test]
 fn a_signal_can_come_while_a_call_waits() {
     let emulator = emulator(|c| {
-        c.driver_faults = vec![DriverRule::once(DriverFault::Interrupted, 1)];
+        c.driver_faults = vec![DriverRule::once(DriverFault::Interrupted, 0)];
     });
     let program = Program::new(&emulator, 1);
-    // The open waits, too: it is the first occasion.
     let file = program.open();
     program.call(file, &NC_RESET, &mut { DeviceReset::ZEROED });
     let ready = || {
@@ -117,26 +117,53 @@ fn a_device_that_was_pulled_out_answers_nothing_more() {
     assert_eq!(emulator.bugs(), []);
 }
 
+/// A program that pulls the device out when it is asked whether a signal has come: it waits at that time.
+struct Meddler<'e> {
+    program: Program<'e>,
+    emulator: &'e Emulator,
+    file: FileId,
+}
+
+impl Caller for Meddler<'_> {
+    fn pid(&self) -> u32 {
+        self.program.pid()
+    }
+
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), NotCopied> {
+        self.program.read(address, into)
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), NotCopied> {
+        self.program.write(address, bytes)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.emulator
+            .inject(DriverRule::always(DriverFault::Removed));
+        let other = self.program.request(self.file, DEVICE_INIT.request(), 0);
+        assert_eq!(other, Answer::Errno(ENODEV));
+        false
+    }
+}
+
 #[test]
 fn a_call_that_waits_ends_when_the_device_is_pulled_out() {
     let emulator = emulator(|c| c.waits.reset = Duration::MAX);
     let program = Program::new(&emulator, 1);
     let file = program.open();
     program.call(file, &NC_RESET, &mut { DeviceReset::ZEROED });
-    let answer = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            let waiting = Program::new(&emulator, 1);
-            let mut ready = DeviceReady {
-                request_id: 1,
-                result: 0,
-            };
-            waiting.call(file, &NC_RESET_READY, &mut ready)
-        });
-        // Before or after it has begun to wait: it must end.
-        emulator.inject(DriverRule::always(DriverFault::Removed));
-        program.request(file, DEVICE_INIT.request(), 0);
-        waiting.join().unwrap()
-    });
+    let ready = DeviceReady {
+        request_id: 1,
+        result: 0,
+    };
+    program.put(ARGUMENT, ready.as_bytes());
+    let meddler = Meddler {
+        program,
+        emulator: &emulator,
+        file,
+    };
+    let request = NC_RESET_READY.request();
+    let answer = emulator.ioctl(&meddler, file, request, ARGUMENT);
     assert_eq!(answer, Answer::Errno(ENODEV));
 }
 

@@ -2,8 +2,10 @@
 
 use crate::program::{Program, ReadOnly, ReadWrite, WriteOnly, emulator};
 use neuron_emu::{Emulator, FileId};
+use std::collections::BTreeMap;
+use xu_abi::driver::DmaQueueInit;
 use xu_abi::driver::errno::{Answer, EACCES, EBADF, EBUSY, ENOENT};
-use xu_abi::driver::ioctl::DMA_ENG_INIT;
+use xu_abi::driver::ioctl::{DMA_ENG_INIT, DMA_QUEUE_INIT};
 
 /// Whether the process of a program is attached: a gated call that does nothing says it.
 fn is_attached(program: &Program<'_>, file: FileId) -> bool {
@@ -102,11 +104,27 @@ fn trap_12_a_forked_child_has_the_file_and_is_not_attached_and_its_close_does_no
     emulator.forked(100, 101);
     let child = Program::new(&emulator, 101);
     assert!(!is_attached(&child, file));
+    let holders = || emulator.remains().nodes[0].descriptors.clone();
+    assert_eq!(holders(), BTreeMap::from([(100, 1), (101, 1)]));
     child.close(file);
+    assert_eq!(holders(), BTreeMap::from([(100, 1)]));
     assert!(is_attached(&parent, file));
     assert_eq!(attached(&emulator), [(100, 1)]);
     emulator.exited(101);
     assert!(is_attached(&parent, file));
+}
+
+#[test]
+fn a_file_lives_on_in_a_forked_child() {
+    let emulator = emulator(|_| ());
+    let file = Program::new(&emulator, 100).open();
+    emulator.forked(100, 101);
+    emulator.exited(100);
+    let child = Program::new(&emulator, 101);
+    assert!(!is_attached(&child, file));
+    emulator.exited(101);
+    let answer = child.request(file, DMA_ENG_INIT.request(), 0);
+    assert_eq!(answer, Answer::Errno(EBADF));
 }
 
 #[test]
@@ -140,4 +158,33 @@ fn a_close_without_a_descriptor_is_ignored() {
     emulator.close(100, FileId(12345));
     emulator.exited(999);
     assert_eq!(attached(&emulator), [(100, 1)]);
+}
+
+#[test]
+fn the_last_close_parks_the_queues_of_the_process_but_the_reserved_ones() {
+    let emulator = emulator(|_| ());
+    let (one, two) = (Program::new(&emulator, 1), Program::new(&emulator, 2));
+    let (mine, theirs) = (one.open(), two.open());
+    let init = |program: &Program<'_>, file, eng_id, qid| {
+        let mut init = DmaQueueInit {
+            eng_id,
+            qid,
+            tx_desc_count: 64,
+            rx_desc_count: 64,
+            ..DmaQueueInit::ZEROED
+        };
+        let answer = program.call(file, &DMA_QUEUE_INIT, &mut init);
+        assert_eq!(answer, Answer::Done);
+    };
+    init(&one, mine, 3, 0);
+    init(&one, mine, 3, 1);
+    init(&one, mine, 3, 14);
+    // The last to initialise a queue is its owner.
+    init(&two, theirs, 3, 1);
+    let queues = || emulator.remains().nodes[0].queues.clone();
+    assert_eq!(queues(), BTreeMap::from([(1, 1), (2, 1)]));
+    one.close(mine);
+    assert_eq!(queues(), BTreeMap::from([(2, 1)]));
+    emulator.exited(2);
+    assert!(emulator.remains().is_clean());
 }

@@ -186,22 +186,27 @@ fn semaphore(program: &Program<'_>, file: FileId, nc_id: u32, add: i32) -> i32 {
     semaphore.value
 }
 
+/// Asks for the ring of hardware queue 4 of a core.
+fn init_ring(program: &Program<'_>, file: FileId, core: u32) {
+    let mut init = NotificationsInitV2 {
+        nq_dev_id: core,
+        nq_type: 1,
+        engine_index: 4,
+        size: 4096,
+        on_host_memory: 1,
+        ..NotificationsInitV2::ZEROED
+    };
+    let answer = program.call(file, &NOTIFICATIONS_INIT_V2, &mut init);
+    assert_eq!(answer, Answer::Done);
+}
+
 #[test]
 fn a_reset_takes_rings_and_semaphores_of_its_cores_and_a_death_does_not() {
     let emulator = emulator(|_| ());
     let program = Program::new(&emulator, 1);
     let file = program.open();
     for core in [0, 1] {
-        let mut init = NotificationsInitV2 {
-            nq_dev_id: core,
-            nq_type: 1,
-            engine_index: 4,
-            size: 4096,
-            on_host_memory: 1,
-            ..NotificationsInitV2::ZEROED
-        };
-        let answer = program.call(file, &NOTIFICATIONS_INIT_V2, &mut init);
-        assert_eq!(answer, Answer::Done);
+        init_ring(&program, file, core);
         assert_eq!(ring_size(&program, file, core), 4096);
         assert_eq!(semaphore(&program, file, core, 3), 3);
     }
@@ -215,4 +220,7 @@ fn a_reset_takes_rings_and_semaphores_of_its_cores_and_a_death_does_not() {
     assert_eq!(semaphore(&program, file, 0, 0), 3);
     assert_eq!(ring_size(&program, file, 1), 0);
     assert_eq!(semaphore(&program, file, 1, 0), 0);
+    // The driver has forgotten the ring: it makes a new one, and programs it.
+    init_ring(&program, file, 1);
+    assert_eq!(ring_size(&program, file, 1), 4096);
 }

@@ -6,7 +6,6 @@ use crate::driver::device::Device;
 use crate::driver::identity;
 use std::io;
 use xu_abi::driver::Arch;
-use xu_device::device::MemoryErrors;
 
 /// What does not change.
 pub(super) fn write_constants(tree: &mut Tree, device: &Device) -> io::Result<()> {
@@ -60,13 +59,7 @@ pub(super) fn write_state(tree: &mut Tree, device: &Device) -> io::Result<()> {
     let node = node(device);
     let state = device.resets.state().number();
     tree.write(&format!("{node}/reset"), &format!("{state}\n"), 0o600)?;
-    let mut errors = MemoryErrors::default();
-    for core in 0..device.table().cores {
-        let counted = device.chip.memory_errors(core);
-        errors.sram += counted.sram;
-        errors.hbm += counted.hbm;
-        errors.hbm_repairable += counted.hbm_repairable;
-    }
+    let errors = device.memory_errors();
     for (file, count) in [
         ("sram_ecc_uncorrected", errors.sram),
         ("mem_ecc_uncorrected", errors.hbm),
