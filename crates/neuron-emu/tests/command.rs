@@ -2,6 +2,8 @@
 //!
 //! Where a front end is not available its tests say `skipped`, with the reason.
 
+#![allow(clippy::unwrap_used, reason = "a test ends there, and says where")]
+
 mod program;
 
 use std::path::{Path, PathBuf};

@@ -2,6 +2,8 @@
 //!
 //! Where it is not available every test says `skipped`, with the reason.
 
+#![allow(clippy::unwrap_used, reason = "a test ends there, and says where")]
+
 mod program;
 
 use neuron_emu::seccomp::run_in;

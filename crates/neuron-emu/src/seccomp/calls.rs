@@ -160,9 +160,6 @@ impl Call<'_> {
             };
         }
         let Some(node) = nodes.find(&path, from) else {
-            if path.is_absolute() {
-                self.supervisor.emulator.opening(&path);
-            }
             return GOES_ON;
         };
         if self.patience == Patience::None {

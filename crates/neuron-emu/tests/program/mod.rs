@@ -196,8 +196,10 @@ pub(crate) fn map_a_chunk() {
     );
     assert_eq!(map(&node, offset, BYTES / 2), Err(Errno::EPERM));
     let pages = map(&node, offset, BYTES).unwrap().cast::<u8>();
-    // SAFETY: the mapping is that long, and only this thread and the driver, in its calls, know it.
-    unsafe { pages.add(5000).write_volatile(0x5A) };
+    // SAFETY: the mapping is longer.
+    let byte = unsafe { pages.add(5000) };
+    // SAFETY: only this thread and the driver, in its calls, know the mapping.
+    unsafe { byte.write_volatile(0x5A) };
     let mut copied = [0_u8; BYTES];
     let mut copy = MemBufCopy64 {
         mem_handle: handle,
@@ -313,7 +315,7 @@ fn under_signals<T>(calls: impl FnOnce() -> T) -> T {
             // Relaxed: nothing else is passed on.
             while !over.load(Ordering::Relaxed) {
                 pthread_kill(target, Signal::SIGUSR1).unwrap();
-                std::thread::yield_now();
+                core::hint::spin_loop();
             }
         });
         let _over = Over(&over);
