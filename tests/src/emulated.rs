@@ -4,13 +4,13 @@
 
 use crate::Parts;
 use neuron_emu::{Config, Emulator, run};
-use nrta::{Builder, Runtime};
+use nrta::{Backend, Builder, Runtime};
 use std::sync::Arc;
 use xu_abi::driver::Arch;
 use xu_device::Device;
 use xu_device::neuron::{Kernel, NeuronDevice, Options, System};
 
-/// What the driver itself takes of each memory: rings, notification queues, firmware.
+/// What firmware and the driver itself take of each HBM.
 const OVERHEAD: u64 = 64 << 20;
 /// Cores of a v2 chip.
 const V2_CORES: u16 = 2;
@@ -42,7 +42,7 @@ impl Emulated {
             arch,
             devices: parts.devices,
             hbm_bytes: parts.hbm_bytes * sharing + OVERHEAD,
-            host_bytes: parts.host_bytes + OVERHEAD,
+            host_bytes: parts.host_bytes,
             seed: parts.seed,
             faults: parts.faults.clone(),
             ..Config::default()
@@ -84,12 +84,12 @@ impl Emulated {
     }
 
     /// Opens runtimes on a device.
-    ///
-    /// # Panics
-    /// When the device cannot be opened.
     #[must_use]
     pub fn builder(&self, device: u32) -> Builder {
-        Runtime::builder().device(self.device(device))
+        let cores = u32::from(self.emulator.config().arch.table().cores);
+        Runtime::builder()
+            .backend(Backend::RealDriver)
+            .first_core(device * cores)
     }
 
     /// A device without a runtime.

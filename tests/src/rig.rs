@@ -124,6 +124,15 @@ impl Rig {
         }
     }
 
+    /// The driver, for what only a test of it asks; `None` of a simulated machine.
+    #[must_use]
+    pub fn emulated(&self) -> Option<&Emulated> {
+        match &self.machine {
+            Powered::Simulated => None,
+            Powered::Neuron(emulated) => Some(emulated),
+        }
+    }
+
     /// Opens runtimes on its first device.
     #[must_use]
     pub fn builder(&self) -> Builder {
@@ -183,25 +192,32 @@ pub fn run(kind: Kind, parts: Option<Parts>, test: impl FnOnce(&Rig) + Send) {
 #[macro_export]
 macro_rules! on_both {
     ($($test:ident $(with $parts:expr)?),* $(,)?) => {
-        mod simulated {
+        $crate::on! { simulated, Simulated: $($test $(with $parts)?),* }
+        $crate::on! { neuron, Neuron: $($test $(with $parts)?),* }
+    };
+}
+
+/// The same on the simulated machine alone; whoever uses it says why.
+#[macro_export]
+macro_rules! on_simulated {
+    ($($test:ident $(with $parts:expr)?),* $(,)?) => {
+        $crate::on! { only_simulated, Simulated: $($test $(with $parts)?),* }
+    };
+}
+
+/// Makes tests of functions, for a kind of machine.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! on {
+    ($module:ident, $kind:ident: $($test:ident $(with $parts:expr)?),*) => {
+        mod $module {
             #[allow(unused_imports, reason = "for what the parts are made of")]
             use super::*;
             $(
                 #[test]
                 fn $test() {
                     let parts = [$($parts)?].into_iter().next();
-                    $crate::rig::run($crate::Kind::Simulated, parts, super::$test);
-                }
-            )*
-        }
-        mod neuron {
-            #[allow(unused_imports, reason = "for what the parts are made of")]
-            use super::*;
-            $(
-                #[test]
-                fn $test() {
-                    let parts = [$($parts)?].into_iter().next();
-                    $crate::rig::run($crate::Kind::Neuron, parts, super::$test);
+                    $crate::rig::run($crate::Kind::$kind, parts, super::$test);
                 }
             )*
         }

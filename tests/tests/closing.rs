@@ -140,6 +140,7 @@ fn f7_a_device_is_asked_for_rest_once_and_no_longer_than_the_deadline(rig: &Rig)
     let runtime = Runtime::builder()
         .device(Arc::clone(&device) as Arc<dyn Device>)
         .cores(CORES.into())
+        .tpbs_per_core(1)
         .exec_timeout(Some(Duration::from_millis(1)))
         .open()
         .unwrap();

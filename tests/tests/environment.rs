@@ -475,20 +475,17 @@ fn a_device_of_the_callers_has_its_own_shape() {
 }
 
 #[test]
-fn a_backend_that_is_not_built_is_an_error_that_says_so() {
+fn a_backend_without_a_device_is_an_error_that_names_the_node() {
     for builder in [
         builder(&[("NRTA_BACKEND", "real-driver")]).unwrap(),
         Runtime::builder().backend(Backend::RealDriver),
     ] {
-        let error = builder.open().unwrap_err();
-        assert!(matches!(
-            error,
-            Error::Backend {
-                backend: Backend::RealDriver
-            }
-        ));
-        assert!(error.to_string().contains("real-driver is not compiled in"));
-        assert_eq!(error.status(), Status::INVALID);
+        let builder = builder.neuron_device_directory("/no/such/directory");
+        let error = builder.settings().unwrap_err();
+        assert!(matches!(error, Error::Driver(_)), "{error:?}");
+        let text = error.to_string();
+        assert!(text.starts_with("/no/such/directory/neuron0: "), "{text}");
+        assert_eq!(builder.open().unwrap_err().to_string(), text);
     }
     let overruled = builder(&[("NRTA_BACKEND", "real-driver")]).unwrap();
     assert!(overruled.backend(Backend::Simulated).open().is_ok());

@@ -35,7 +35,6 @@ lane_tests::on_both! {
     w7_a_waker_that_panics_harms_nobody_else,
     f4_a_waker_may_schedule_a_request,
     f7_a_waker_may_drop_the_runtime,
-    d7_a_core_that_does_not_come_to_rest_keeps_its_memory_and_does_not_open_again,
     an_execution_that_fails_says_what_the_device_said,
 }
 
@@ -639,50 +638,6 @@ fn f7_a_waker_may_drop_the_runtime(rig: &Rig) {
     while Arc::strong_count(&device) > 1 {
         std::thread::yield_now();
     }
-}
-
-fn d7_a_core_that_does_not_come_to_rest_keeps_its_memory_and_does_not_open_again(rig: &Rig) {
-    let device = rig.meddler();
-    let open = || {
-        Runtime::builder()
-            .device(Arc::clone(&device) as Arc<dyn nrta::Device>)
-            .exec_timeout(Some(Duration::from_millis(30)))
-            .open()
-    };
-    // PE waits for a semaphore that nobody raises.
-    device.alter_writes(Box::new(|_, bytes| {
-        let [opcode, engine, ..] = bytes[..] else {
-            return;
-        };
-        if bytes.len() > 128 && bytes.len().is_multiple_of(64) && (opcode, engine) == (3, 0) {
-            bytes[3] ^= 0x40;
-        }
-    }));
-    let runtime = open().unwrap();
-    let core = runtime.core(0).unwrap();
-    let model = core
-        .load(&Model::open(format!("{DIGITS}/model.xum")).unwrap(), 1)
-        .unwrap();
-    let input = model.allocate_input(0).unwrap();
-    let outputs = [
-        model.allocate_output(0).unwrap(),
-        model.allocate_output(1).unwrap(),
-    ];
-    let run = core
-        .compute()
-        .execute(&model, &[&input], &[&outputs[0], &outputs[1]])
-        .unwrap();
-    assert_eq!(run.wait().unwrap_err().status, Status::TIMEOUT);
-    drop((model, input, outputs, core));
-    let before = device.released().len();
-    drop(runtime);
-    assert_eq!(
-        device.released().len(),
-        before,
-        "the core may go on at any time"
-    );
-    let error = open().unwrap_err();
-    assert_eq!(error.status(), Status::EXEC_NC_BUSY, "{error}");
 }
 
 fn an_execution_that_fails_says_what_the_device_said(rig: &Rig) {

@@ -16,10 +16,15 @@
 
 pub mod call;
 mod chip;
+mod complaint;
 pub mod config;
 mod driver;
+mod listing;
+mod memory;
 mod nodes;
+pub mod preload;
 pub mod seccomp;
+mod settings;
 
 pub use call::{Caller, NotCopied};
 pub use config::{Config, ConfigError};
@@ -27,3 +32,4 @@ pub use driver::{
     AccessMode, Bug, Emulator, Event, FileId, MapRequest, NodeRemains, Opened, Remains, Traced,
 };
 pub use seccomp::{Supervised, Unavailable, run};
+pub use settings::{SettingError, Settings};

@@ -275,6 +275,13 @@ fn a_run_inside_a_run_is_unavailable() {
 }
 
 #[test]
+fn a_mapping_is_native_and_shared_with_the_device() {
+    let emulator = emulator(1);
+    under!(emulator, program::map_a_chunk);
+    assert_eq!(emulator.remains().nodes[0].memory.len(), 0);
+}
+
+#[test]
 fn a_program_is_served_and_its_end_closes() {
     let emulator = emulator(1);
     let mut child = spawned!(emulator, &mut program::command("open-and-exit"));

@@ -48,10 +48,20 @@ pub(crate) struct Measured {
     pub(crate) queue_full: u64,
 }
 
-/// Runs `model` over `dataset`, `args.repeat` times.
+/// Runs `model` over `dataset`, `args.repeat` times, on the device of the arguments.
 pub(crate) fn run(model: &Model, dataset: &Dataset, args: &RunArgs) -> Result<RunResult, Failure> {
+    run_on(builder(args)?, model, dataset, args)
+}
+
+/// As [`run`], on a device that the caller has chosen.
+pub(crate) fn run_on(
+    builder: Builder,
+    model: &Model,
+    dataset: &Dataset,
+    args: &RunArgs,
+) -> Result<RunResult, Failure> {
     let label_output = dataset.fit(model).map_err(Failure::Input)?;
-    let runtime = builder(args)?.open().map_err(|error| match &error {
+    let runtime = builder.open().map_err(|error| match &error {
         nrta::Error::Device(DeviceError::BadPlan { .. }) => Failure::Input(error.to_string()),
         _ => Failure::Run(crate::with_causes(&error)),
     })?;

@@ -26,6 +26,7 @@
 //! | [`rings`] | DMA |
 //! | [`records`] | notification records of DMA |
 //! | [`execution`] | running a model |
+//! | [`watcher`] | the notification ring meanwhile |
 //! | [`render`] | print the report |
 
 mod chunks;
@@ -40,6 +41,7 @@ mod report;
 mod rings;
 mod semaphores;
 mod subject;
+mod watcher;
 
 pub(crate) use render::{json, list, text};
 pub(crate) use report::{Report, Verdict};

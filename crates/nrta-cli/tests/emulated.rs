@@ -7,12 +7,17 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+use neuron_emu::config::Identity;
 use neuron_emu::seccomp::SpawnError;
 use neuron_emu::{Config, Emulator, Supervised};
+use nrta::neuron::abi::arch::Versions;
+use nrta::neuron::{Claims, Node, System};
 use serde_json::Value;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 /// What a command has said.
 #[derive(Debug)]
@@ -32,9 +37,13 @@ fn small() -> Config {
     }
 }
 
-/// Runs the command under an emulator, which is clean afterwards; `None` where it cannot be.
+/// Runs the command under an emulator that finds nothing wrong with it; `None` where it cannot be.
 fn nrta(emulator: &Arc<Emulator>, args: &[&str]) -> Option<Said> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nrta"));
+    run(emulator, env!("CARGO_BIN_EXE_nrta"), args)
+}
+
+fn run(emulator: &Arc<Emulator>, program: &str, args: &[&str]) -> Option<Said> {
+    let mut command = Command::new(program);
     command
         .args(args)
         .stdin(Stdio::null())
@@ -146,6 +155,73 @@ fn the_doctor_attaches_only_when_it_is_to_look_deep() {
     );
 }
 
+/// Core 1 and the device are held by this process meanwhile, through the same driver.
+#[test]
+fn the_doctor_says_which_cores_are_taken_and_who_is_attached() {
+    let emulator = Emulator::start(small()).unwrap();
+    let (holds, held) = channel();
+    let (go, may_go) = channel::<()>();
+    let dev = Path::new("/dev");
+    std::thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            neuron_emu::run(&emulator, move || {
+                let claims = Claims::open(Arc::new(System), dev, 0).unwrap();
+                let claim = claims.claim(1..2, &[]).unwrap();
+                let node = Node::open(Arc::new(System), dev, 0).unwrap();
+                holds.send(()).unwrap();
+                // Ends when the other end goes, whatever became of it.
+                let _ = may_go.recv();
+                drop((node, claim));
+            })
+        });
+        if held.recv().is_err() {
+            eprintln!("skipped: {}", holder.join().unwrap().unwrap_err());
+            return;
+        }
+        let said = nrta(&emulator, &["doctor", "--deep", "--json"]);
+        drop(go);
+        holder.join().unwrap().unwrap();
+        let Some(said) = said else { return };
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let report = json(&said);
+        assert_eq!(
+            values(&report, "cores"),
+            ["neuron0: free: 0", "neuron0: claimed by other processes: 1"]
+        );
+        let attached = values(&report, "attached");
+        let this = format!("neuron0: {} (", std::process::id());
+        assert_eq!(attached.len(), 1, "{attached:?}");
+        assert!(attached[0].starts_with(&this), "{attached:?}");
+    });
+}
+
+#[test]
+fn s2_the_doctor_tells_a_driver_that_is_too_new() {
+    let emulator = Emulator::start(Config {
+        identity: Identity {
+            versions: Some(Versions { min: 12, max: 13 }),
+            ..Identity::default()
+        },
+        ..small()
+    })
+    .unwrap();
+    let Some(said) = nrta(&emulator, &["doctor", "--json"]) else {
+        return;
+    };
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let report = json(&said);
+    assert_eq!(
+        values(&report, "interface version"),
+        [
+            "neuron0: the driver speaks interface versions 12 to 13, this library 5 to 7 and 10 to 11"
+        ]
+    );
+    let Some(said) = nrta(&emulator, &["probe"]) else {
+        return;
+    };
+    assert_eq!(said.code, Some(1), "{said:?}");
+}
+
 #[test]
 fn the_probe_refutes_nothing_that_the_emulation_implements() {
     for arch in [xu_abi_arch(2), xu_abi_arch(3)] {
@@ -213,10 +289,55 @@ fn an_execution_confirms_what_the_lane_rests_on() {
     };
     assert_eq!(said.code, Some(0), "{said:?}");
     let report = json(&said);
-    for fact in ["NQ_FIRST_PHASE", "PHASE_FLIPS", "TAIL_INCREMENT", "NQ_TAIL"] {
+    for fact in [
+        "NQ_FIRST_PHASE",
+        "PHASE_FLIPS",
+        "TAIL_INCREMENT",
+        "NQ_TAIL",
+        "NQ_HEAD_UNIT",
+        "HEAD_MAY_REACH_TAIL",
+        "REINIT_RESETS_TAIL",
+    ] {
         let verdict = &report["facts"][fact];
         assert_eq!(verdict["verdict"], "CONFIRMED", "{fact}: {verdict}");
     }
+}
+
+#[test]
+fn the_script_writes_a_report_to_send_back() {
+    let out = std::env::temp_dir().join(format!("nrta-emulated-{}", std::process::id()));
+    std::fs::create_dir_all(&out).unwrap();
+    let emulator = Emulator::start(small()).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/hardware-report");
+    let nrta = env!("CARGO_BIN_EXE_nrta");
+    let args = [
+        "--nrta",
+        nrta,
+        "--out",
+        out.to_str().unwrap(),
+        "--core",
+        "0",
+    ];
+    let said = run(&emulator, script, &args);
+    let read = |extension: &str| {
+        let mut files = std::fs::read_dir(&out).unwrap();
+        let file = files.find_map(|file| {
+            let path = file.unwrap().path();
+            (path.extension()? == extension).then_some(path)
+        });
+        std::fs::read_to_string(file.unwrap()).unwrap()
+    };
+    if let Some(said) = said {
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.stdout.contains("send back"), "{said:?}");
+        let report: Value = serde_json::from_str(&read("json")).unwrap();
+        assert_eq!(report["facts"]["RING_IDS"]["verdict"], "CONFIRMED");
+        let text = read("txt");
+        for part in ["== doctor", "free: 0, 1", "== probe", "CONFIRMED  RING_IDS"] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+    std::fs::remove_dir_all(&out).unwrap();
 }
 
 fn xu_abi_arch(number: u32) -> nrta::neuron::abi::Arch {

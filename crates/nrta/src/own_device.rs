@@ -154,3 +154,21 @@ pub(crate) struct Lookup<'s> {
     )]
     pub(crate) directory: &'s std::path::Path,
 }
+
+#[cfg(all(test, not(feature = "simulated")))]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+
+    /// Checked in builds without it: there is no other way to have it missing.
+    #[test]
+    fn a_backend_that_is_not_compiled_in_is_an_error_that_says_so() {
+        let error = Runtime::builder().settings().unwrap_err();
+        let backend = Backend::Simulated;
+        assert!(matches!(&error, Error::Backend { backend: missing } if *missing == backend));
+        assert_eq!(
+            error.to_string(),
+            "the backend simulated is not compiled in: the feature `simulated` of this crate has it"
+        );
+    }
+}

@@ -88,6 +88,26 @@ const LAYERS: &[Layer] = &[
         others: &["crc32fast", "futures", "lexopt", "serde_json", "thiserror"],
         others_in_tests: &["neuron-emu"],
     },
+    // The driver in user space: for tests and for people without the hardware, and for no product crate.
+    Layer {
+        name: "neuron-emu",
+        ours: &["xu-abi", "xu-device"],
+        others: &[
+            "lexopt",
+            "nix",
+            "parking_lot",
+            "serde_json",
+            "thiserror",
+            "zerocopy",
+        ],
+        others_in_tests: &["nix"],
+    },
+    Layer {
+        name: "neuron-emu-preload",
+        ours: &["xu-abi", "neuron-emu"],
+        others: &["nix"],
+        others_in_tests: &[],
+    },
     // What people copy: the facade, and what a service on tokio uses.
     Layer {
         name: "examples/service",

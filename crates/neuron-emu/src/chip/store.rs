@@ -293,7 +293,7 @@ mod tests {
                 store.read(at(offset), &mut back).unwrap();
                 assert_eq!(back, written);
                 let sum: u32 = all.iter().map(|byte| u32::from(*byte)).sum();
-                assert_eq!(sum, (1..=u32::from(length)).sum());
+                assert_eq!(sum, (1..=u32::from(length)).sum::<u32>());
             }
         }
     }

@@ -83,6 +83,8 @@ faults! {
     BusyMark = "busy-mark",
     /// An allocation cannot be satisfied: ENOMEM.
     NoMemory = "no-memory",
+    /// Host memory comes from the reserve pool: it holds what was there before.
+    ReservePool = "reserve-pool",
     /// A copy times out: EPERM.
     CopyTimeout = "copy-timeout",
     /// A signal comes while a call waits.

@@ -7,7 +7,7 @@
 //!   chunks ─── handles, owners      inquiry ── what can be asked about a chunk
 //! ```
 //!
-//! New host memory reads as zeroes. Device memory is not cleared by the driver: it is filled with [`EMULATED_POISON`] here,
+//! New host memory reads as zeroes, unless the plan has it come from the driver's reserve pool. Device memory is not cleared by the driver: it is filled with [`EMULATED_POISON`] here,
 //! so that a client that relies on zeroes fails.
 
 mod chunks;
@@ -25,6 +25,7 @@ pub(super) use pools::{BOUNCE, Place};
 use super::bug::Bug;
 use super::call::{Call, Failure, Handled};
 use super::device::Device;
+use crate::config::DriverFault;
 use std::collections::BTreeMap;
 use xu_abi::driver::errno::{EACCES, EINVAL, ENOMEM};
 use xu_abi::driver::unverified::{EMULATED_POISON, EMULATED_POISON_BYTES};
@@ -46,10 +47,10 @@ pub(super) fn allocate(device: &Device, request: &Request) -> Result<Chunk, Fail
         .lock()
         .allocate(request)
         .map_err(Failure::Errno)?;
-    if chunk.is_host() {
-        device.chip.punch(chunk.pa, chunk.bytes);
-    } else {
+    if !chunk.is_host() {
         poison(device, &chunk);
+    } else if !device.faults.happens(DriverFault::ReservePool, request.pid) {
+        device.chip.punch(chunk.pa, chunk.bytes);
     }
     Ok(chunk)
 }

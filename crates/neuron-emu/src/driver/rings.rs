@@ -9,8 +9,8 @@
 //!   rx_handle ──> chunk of the Rx ring ─┘
 //! ```
 //!
-//! A handle that names nothing is "no ring yet", without an error. Nothing ties a ring to its chunk: see
-//! [`Device::chunks`](super::device::Device::chunks) for who frees it.
+//! A handle that names nothing is "no ring yet", without an error. Nothing ties a ring to its chunk: one that was freed
+//! before its queue starts is trap 14.
 
 mod descriptors;
 mod engines;

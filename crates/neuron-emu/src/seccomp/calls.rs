@@ -7,9 +7,10 @@ use super::listener::{Notification, Place, Reply};
 use super::processes::InService;
 use super::supervisor::Supervisor;
 use super::target::Target;
-use super::{complain, directory};
 use crate::call::Caller;
+use crate::complaint::complain;
 use crate::driver::{AccessMode, FileId, MapRequest, Opened};
+use crate::listing::Listing;
 use crate::nodes;
 use nix::libc;
 use std::os::fd::AsFd;
@@ -159,6 +160,9 @@ impl Call<'_> {
             };
         }
         let Some(node) = nodes.find(&path, from) else {
+            if path.is_absolute() {
+                self.supervisor.emulator.opening(&path);
+            }
             return GOES_ON;
         };
         if self.patience == Patience::None {
@@ -202,11 +206,11 @@ impl Call<'_> {
         let mut listing = self.supervisor.listing.lock();
         if listing.is_none() {
             let devices = self.supervisor.emulator.config().devices;
-            *listing = directory::Directory::create(self.supervisor.nodes.directory(), devices)
+            *listing = Listing::create(self.supervisor.nodes.directory(), devices)
                 .inspect_err(|error| complain(&format!("the nodes cannot be listed: {error}")))
                 .ok();
         }
-        let Some(Ok(opened)) = listing.as_ref().map(directory::Directory::open) else {
+        let Some(Ok(opened)) = listing.as_ref().map(Listing::open) else {
             return GOES_ON;
         };
         let close_on_exec = flags & libc::O_CLOEXEC != 0;

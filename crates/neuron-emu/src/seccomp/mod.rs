@@ -22,7 +22,6 @@
 //! * Since `no_new_privs` is set, set-user-id programs get no other user.
 
 mod calls;
-mod directory;
 mod filter;
 mod listener;
 mod processes;
@@ -30,7 +29,7 @@ mod run;
 mod supervised;
 mod supervisor;
 mod sys;
-pub(crate) mod target;
+mod target;
 mod unavailable;
 
 pub use run::{run, run_in};
@@ -39,13 +38,6 @@ pub use unavailable::Unavailable;
 
 /// Where the nodes are.
 pub const DEVICES: &str = "/dev";
-
-/// Says what a person should see: something that works on a machine with the device does not work here.
-fn complain(message: &str) {
-    use std::io::Write;
-    // Who cannot be told is not.
-    let _ = writeln!(std::io::stderr(), "neuron-emu: {message}");
-}
 
 /// Whether the front end can be used here: asked once, with a filter on a thread that ends at once.
 ///

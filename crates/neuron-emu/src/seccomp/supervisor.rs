@@ -10,13 +10,13 @@
 //! It runs on an unfiltered thread, until no task has the filter any more.
 
 use super::calls::{self, Served};
-use super::listener::Listener;
+use super::listener::{Listener, Notification};
 use super::processes::{InService, Processes};
 use super::unavailable::Unavailable;
+use crate::complaint::complain;
 use crate::driver::Emulator;
+use crate::listing::Listing;
 use crate::nodes::Nodes;
-use crate::seccomp::directory::Directory;
-use crate::seccomp::listener::Notification;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,7 +34,7 @@ pub(super) struct Supervisor {
     pub(super) nodes: Nodes,
     pub(super) processes: Arc<Processes>,
     /// What the program sees when it lists the nodes; made when it first does.
-    pub(super) listing: Mutex<Option<Directory>>,
+    pub(super) listing: Mutex<Option<Listing>>,
 }
 
 impl Supervisor {
@@ -117,7 +117,7 @@ impl Supervisor {
             calls::serve(&supervisor, &service, &call, calls::Patience::Any);
         });
         if let Err(error) = begun {
-            super::complain(&format!("no thread for a call that waits: {error}"));
+            complain(&format!("no thread for a call that waits: {error}"));
             let _gone = self
                 .listener
                 .reply(id, super::listener::Reply::Errno(nix::libc::EAGAIN));

@@ -1,6 +1,6 @@
 //! Allocation: what is refused, where chunks lie, what they hold, how long they live.
 
-use crate::program::{BUFFER, NOWHERE, Program, emulator};
+use crate::program::{BUFFER, NOWHERE, emulator};
 use crate::user::{DEVICE, HOST, User, pattern, traps};
 use neuron_emu::config::{DriverFault, DriverRule};
 use xu_abi::driver::errno::{Answer, EACCES, EINVAL, EIO, ENOMEM};
@@ -159,10 +159,10 @@ fn what_an_allocation_must_not_say_is_refused() {
 
 #[test]
 fn chunks_lie_in_their_pools_and_each_spills_into_the_other() {
-    // Firmware has the first 16 MiB, the small pool the last 1/16: 64 MiB.
-    let emulator = emulator(|_| ());
+    // Firmware has the first 16 MiB, the small pool the last 1/16.
+    let emulator = emulator(|c| c.hbm_bytes = 256 * MIB);
     let user = User::new(&emulator, 1);
-    let small_pool = 960 * MIB;
+    let small_pool = 240 * MIB;
     assert_eq!(user.pa(user.device(512 << 10)), small_pool);
     assert_eq!(user.pa(user.device((512 << 10) + 1)), 16 * MIB);
     let other = MemAllocV2MemType64 {
@@ -171,19 +171,22 @@ fn chunks_lie_in_their_pools_and_each_spills_into_the_other() {
     };
     assert_eq!(user.pa(user.allocate(other)), (1 << 36) + small_pool);
     let rest = user.device(small_pool - 17 * MIB);
-    assert_eq!(user.pa(rest), 17 * MIB - (512 << 10) + 4096);
-    // The main pool is full but for less than 1 MiB.
+    assert_eq!(user.pa(rest), 16 * MIB + (512 << 10) + 4096);
+    // The main pool is full but for less than 512 KiB.
     assert_eq!(user.pa(user.device(MIB)), small_pool + (512 << 10));
+    let small = MemAllocV2MemType64 {
+        size: 256 << 10,
+        ..DEVICE
+    };
+    let handles = std::iter::from_fn(|| user.try_allocate(small).ok());
+    let places: Vec<_> = handles.map(|handle| user.pa(handle)).collect();
+    assert_eq!(places.iter().filter(|pa| **pa < small_pool).count(), 1);
+    assert_eq!(
+        places.len(),
+        (16 * MIB - 3 * (512 << 10)) as usize / (256 << 10) + 1
+    );
     assert_eq!(user.free(rest), Answer::Done);
     assert!(user.pa(user.device(MIB)) < small_pool);
-    let mut small = Vec::new();
-    while let Ok(handle) = user.try_allocate(MemAllocV2MemType64 {
-        size: 512 << 10,
-        ..DEVICE
-    }) {
-        small.push(user.pa(handle));
-    }
-    assert!(small.iter().any(|pa| *pa < small_pool), "spilled");
 }
 
 #[test]
@@ -208,9 +211,7 @@ fn addresses_of_host_chunks_have_the_host_bit_and_differ_between_devices() {
         let first = (1 << bit) + EMULATED_HOST_CHUNKS;
         assert_eq!(user.pa(user.host(1)), first);
         assert_eq!(user.pa(user.host(1)), first + 4096);
-        let program = Program::new(&emulator, 1);
-        let file = program.try_open(1, crate::program::ReadWrite).unwrap();
-        let other = User { program, file };
+        let other = User::on(&emulator, 1, 1);
         assert_eq!(
             other.pa(other.host(1)),
             first + emulator.config().host_bytes
@@ -253,6 +254,21 @@ fn new_host_memory_is_zeroed_and_new_device_memory_is_not() {
     let device = user.device(2 * MIB);
     assert_eq!(user.read(device, MIB, 100), old);
     assert_eq!(user.read(device, 0, 100), [0xA5; 100]);
+}
+
+#[test]
+fn host_memory_of_the_reserve_pool_holds_old_bytes() {
+    let emulator = emulator(|c| {
+        c.driver_faults = vec![DriverRule::once(DriverFault::ReservePool, 1)];
+    });
+    let user = User::new(&emulator, 1);
+    let host = user.host(4096);
+    assert_eq!(user.write(host, 0, &[7; 16]), Answer::Done);
+    for expected in [7, 0] {
+        user.free(host);
+        assert_eq!(user.host(4096), host);
+        assert_eq!(user.read(host, 0, 16), [expected; 16]);
+    }
 }
 
 #[test]

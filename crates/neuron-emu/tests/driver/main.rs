@@ -1,13 +1,15 @@
-//! The rules of the driver that have to do with files, processes, claims and states: spec `driver.md` sections 1 to 3,
-//! `driver_emulation.md` sections 3 and 4. Programs are objects of this process; no system call is intercepted.
+//! The rules of the driver: spec `driver.md` sections 1 to 8 and 11, `driver_emulation.md` sections 2 to 4. Programs are
+//! objects of this process; no system call is intercepted.
 
 #![allow(
     clippy::unwrap_used,
     reason = "clippy knows a test by its attribute; these are what tests are made of"
 )]
 
+mod async_copies;
 mod chunks;
 mod claims;
+mod copies;
 mod cores;
 mod datastores;
 mod faults;
@@ -18,8 +20,12 @@ mod inquiries;
 mod locks;
 mod mappings;
 mod messages;
+mod notifications;
 mod program;
+mod queues;
+mod registers;
 mod resets;
+mod semaphores;
 mod sysfs;
 mod tracing;
 mod user;

@@ -1,7 +1,9 @@
 //! A program that has opened `neuron0` and uses its memory: short forms of calls that tests make often.
 
 use crate::program::{BUFFER, Program};
-use neuron_emu::{Emulator, FileId};
+use neuron_emu::{AccessMode, Emulator, Event, FileId};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use xu_abi::driver::errno::Answer;
 use xu_abi::driver::ioctl::{
     MEM_ALLOC_V2MT64, MEM_BUF_COPY64, MEM_FREE, MEM_GET_EXTENDED_INFO, MEMSET64,
@@ -11,6 +13,7 @@ use xu_abi::driver::{MemAllocV2MemType64, MemBufCopy64, MemFree, MemGetExtendedI
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 pub(crate) struct User<'e> {
+    pub(crate) emulator: &'e Emulator,
     pub(crate) program: Program<'e>,
     pub(crate) file: FileId,
 }
@@ -31,9 +34,18 @@ pub(crate) const HOST: MemAllocV2MemType64 = MemAllocV2MemType64 {
 
 impl<'e> User<'e> {
     pub(crate) fn new(emulator: &'e Emulator, pid: u32) -> Self {
+        Self::on(emulator, pid, 0)
+    }
+
+    /// Of another device.
+    pub(crate) fn on(emulator: &'e Emulator, pid: u32, node: u32) -> Self {
         let program = Program::new(emulator, pid);
-        let file = program.open();
-        Self { program, file }
+        let file = program.try_open(node, AccessMode::ReadWrite).unwrap();
+        Self {
+            emulator,
+            program,
+            file,
+        }
     }
 
     pub(crate) fn call<A: FromBytes + IntoBytes + Immutable>(
@@ -108,6 +120,19 @@ impl<'e> User<'e> {
         self.call(&MEMSET64, &mut fill)
     }
 
+    /// What is at a device address, as the hardware sees it.
+    pub(crate) fn at(&self, address: u64, bytes: usize) -> Vec<u8> {
+        let opened = self
+            .emulator
+            .open(&self.program, 0, AccessMode::ReadWrite)
+            .unwrap();
+        let mut content = vec![0; bytes];
+        let memory = File::from(opened.descriptor);
+        memory.read_exact_at(&mut content, address).unwrap();
+        self.program.close(opened.file);
+        content
+    }
+
     /// The 64-bit number at an address of the program.
     pub(crate) fn word(&self, address: u64) -> u64 {
         u64::read_from_bytes(&self.program.get(address)).unwrap()
@@ -134,4 +159,14 @@ pub(crate) fn pattern(bytes: usize, seed: u32) -> Vec<u8> {
 /// The traps that were stepped into.
 pub(crate) fn traps(emulator: &Emulator) -> Vec<u8> {
     emulator.bugs().iter().map(|bug| bug.trap).collect()
+}
+
+/// What the driver has let pass.
+pub(crate) fn warnings(emulator: &Emulator) -> Vec<String> {
+    let warning = |event| match event {
+        Event::Warning(what) => Some(what),
+        _ => None,
+    };
+    let trace = emulator.trace().into_iter();
+    trace.filter_map(|traced| warning(traced.event)).collect()
 }

@@ -1,5 +1,8 @@
 //! The program that the tests put under the emulator: this test binary once more, in a role that the environment names.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use core::ptr::NonNull;
 use neuron_emu::config::Waits;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -16,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use xu_abi::driver::errno::Answer;
 use xu_abi::driver::ioctl as table;
+use xu_abi::driver::{MemAllocV2MemType64, MemBufCopy64, MemGetInfo, MemType, Printk};
 
 const ROLE: &str = "NEURON_EMU_TEST_ROLE";
 
@@ -138,8 +142,93 @@ fn play() {
         Ok("exec") => play_exec(),
         Ok("interrupted") => play_interrupted(),
         Ok("storm") => play_storm(),
+        Ok("map") => {
+            map_a_chunk();
+            say("mapped");
+            exit(0);
+        }
+        Ok("bug") => {
+            let node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+            let mut empty = Printk::ZEROED;
+            let answer = ioctl(&node, table::PRINTK.request(), &mut empty);
+            assert_eq!(answer, Answer::Errno(libc::EIO));
+            exit(0);
+        }
+        Ok("list") => {
+            let names = std::fs::read_dir("/dev").unwrap();
+            let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut nodes: Vec<_> = names.filter(|name| name.starts_with("neuron")).collect();
+            nodes.sort();
+            say(&format!("nodes: {}", nodes.join(" ")));
+            exit(0);
+        }
+        Ok("exit-7") => exit(7),
+        Ok("killed") => {
+            nix::sys::signal::raise(Signal::SIGKILL).unwrap();
+        }
         Ok(other) => panic!("role {other}"),
     }
+}
+
+/// Maps a chunk of host memory: what is stored there is what the driver copies from, and the other way.
+pub(crate) fn map_a_chunk() {
+    const BYTES: usize = 8192;
+    let node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+    let mut handle = 0_u64;
+    let mut allocation = MemAllocV2MemType64 {
+        size: BYTES as u64,
+        host_memory: 1,
+        mem_type: MemType::TensorsHost.raw(),
+        mem_handle: address(&mut handle),
+        ..MemAllocV2MemType64::ZEROED
+    };
+    let request = table::MEM_ALLOC_V2MT64.request();
+    assert_eq!(ioctl(&node, request, &mut allocation), Answer::Done);
+    let (mut offset, mut pa) = (0_u64, 0_u64);
+    let mut info = MemGetInfo {
+        mem_handle: handle,
+        mmap_offset: address(&mut offset),
+        pa: address(&mut pa),
+    };
+    assert_eq!(
+        ioctl(&node, table::MEM_GET_INFO.request(), &mut info),
+        Answer::Done
+    );
+    assert_eq!(map(&node, offset, BYTES / 2), Err(Errno::EPERM));
+    let pages = map(&node, offset, BYTES).unwrap().cast::<u8>();
+    // SAFETY: the mapping is that long, and only this thread and the driver, in its calls, know it.
+    unsafe { pages.add(5000).write_volatile(0x5A) };
+    let mut copied = [0_u8; BYTES];
+    let mut copy = MemBufCopy64 {
+        mem_handle: handle,
+        buffer: address(&mut copied),
+        size: BYTES as u64,
+        ..MemBufCopy64::ZEROED
+    };
+    let request = table::MEM_BUF_COPY64.request();
+    assert_eq!(ioctl(&node, request, &mut copy), Answer::Done);
+    assert_eq!((copied[4999], copied[5000]), (0, 0x5A));
+    // The compiler does not see who reads it.
+    *core::hint::black_box(&mut copied[0]) = 0xC3;
+    copy.copy_to_mem_handle = 1;
+    assert_eq!(ioctl(&node, request, &mut copy), Answer::Done);
+    // SAFETY: as above.
+    assert_eq!(unsafe { pages.read_volatile() }, 0xC3);
+    let free = open("/dev/neuron0", OFlag::O_WRONLY).unwrap();
+    assert!(map(&free, offset, BYTES).is_err());
+}
+
+fn address<A>(value: &mut A) -> u64 {
+    (&raw mut *value).expose_provenance() as u64
+}
+
+fn map(node: &OwnedFd, offset: u64, bytes: usize) -> Result<NonNull<libc::c_void>, Errno> {
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+    let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let length = bytes.try_into().unwrap();
+    let offset = offset.try_into().unwrap();
+    // SAFETY: the kernel chooses a place that nothing else has.
+    unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, node, offset) }
 }
 
 fn stay() -> ! {

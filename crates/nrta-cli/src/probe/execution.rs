@@ -4,23 +4,25 @@
 //! addresses that the specification of the emulation has chosen, and the programs of the models of this project are for its own
 //! machine. Under the emulation it shows that the whole lane agrees with it. On hardware a failure says nothing of a single
 //! fact.
+//!
+//! The notification ring of the first engine is watched meanwhile: its first record, its laps, and how close the reader comes.
 
-use super::ProbeArgs;
 use super::report::Report;
+use super::watcher::Watcher;
+use super::{ProbeArgs, ProbeError};
 use crate::args::RunArgs;
 use crate::dataset::{Dataset, Expected};
 use crate::pipeline;
-use nrta::{Backend, Model};
+use nrta::neuron::{DriverError, Kernel, NeuronDevice, Options, System};
+use nrta::{Model, Runtime, TpbIndex};
+use std::error::Error;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What has to be right for an execution to come back.
-const FACTS: [&str; 18] = [
-    "NQ_FIRST_PHASE",
-    "FIRST_PHASE",
-    "PHASE_FLIPS",
-    "NQ_HEAD_UNIT",
+const FACTS: [&str; 13] = [
     "NQ_OF_FIRST_ENGINE",
-    "NQ_TAIL",
     "RECORD_TIMESTAMP_WORD",
     "SEQUENCER_MEMORY",
     "TAIL_INCREMENT",
@@ -34,12 +36,15 @@ const FACTS: [&str; 18] = [
     "ENGINES_PER_CORE",
     "DOORBELL_AFTER_DESCRIPTORS",
 ];
-/// Passes over the images: the notification rings wrap several times.
-const PASSES: u32 = 20;
+/// Limit for one execution.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Passes over the images: rings of a page wrap several times, and do not end where they began.
+const PASSES: u32 = 21;
 
 /// Runs the model in a directory and judges by its predictions.
 pub(super) fn run(args: &ProbeArgs, dir: &Path, report: &mut Report) {
-    match predictions(args, dir) {
+    let told = predictions(args, dir, report).map_err(|error| crate::with_causes(error.as_ref()));
+    match told {
         Ok((equal, seen)) if equal => {
             for fact in FACTS {
                 report.judge(fact, true, seen.clone(), &[]);
@@ -55,26 +60,68 @@ pub(super) fn run(args: &ProbeArgs, dir: &Path, report: &mut Report) {
     }
 }
 
-fn predictions(args: &ProbeArgs, dir: &Path) -> Result<(bool, String), String> {
-    let text = |error: &dyn std::error::Error| crate::with_causes(error);
-    let model = Model::open(dir.join("model.xum")).map_err(|error| text(&error))?;
-    let dataset = Dataset::open(&dir.join("heldout.xud")).map_err(|error| text(&error))?;
-    let expected = Expected::open(&dir.join("expected.json")).map_err(|error| text(&error))?;
+/// Whether the predictions were those that are expected, and a sentence.
+fn predictions(
+    args: &ProbeArgs,
+    dir: &Path,
+    report: &mut Report,
+) -> Result<(bool, String), Box<dyn Error>> {
+    let model = Model::open(dir.join("model.xum"))?;
+    let dataset = Dataset::open(&dir.join("heldout.xud"))?;
+    let expected = Expected::open(&dir.join("expected.json"))?;
     let expected = expected.ok_or("there is no expected.json to compare with")?;
+    let (device, core) = open(args)?;
+    let tpb = TpbIndex::new(core.into());
+    let watcher = Arc::new(Watcher::new(Arc::clone(&device), tpb));
     let run = RunArgs {
         dir: dir.to_owned(),
-        device: Backend::RealDriver,
-        dev: Some(args.dev.clone()),
         cores: 1,
         repeat: PASSES,
         quiet: true,
         ..RunArgs::default()
     };
-    let result = pipeline::run(&model, &dataset, &run).map_err(|failure| failure.to_string())?;
+    let builder = Runtime::builder()
+        .device(Arc::<Watcher>::clone(&watcher))
+        .first_core(core.into())
+        .cores(1)
+        .exec_timeout(Some(LIMIT));
+    let ran = pipeline::run_on(builder, &model, &dataset, &run);
+    let watched = watcher.report(report);
+    let result = ran?;
+    watched?;
     let equal = expected.compare(&result.predictions).equal && result.changed_predictions == 0;
     let seen = match equal {
-        true => format!("{} images on one core, all as expected", result.images),
-        false => format!("{} images on one core, predictions differ", result.images),
+        true => format!("{} images on core {core}, all as expected", result.images),
+        false => format!(
+            "{} images on core {core}, predictions differ",
+            result.images
+        ),
     };
     Ok((equal, seen))
+}
+
+/// Opens the device with one core of it: that of the arguments, or the first that is free.
+fn open(args: &ProbeArgs) -> Result<(Arc<NeuronDevice>, u8), ProbeError> {
+    let index = super::index(args)?;
+    let kernel: Arc<dyn Kernel> = Arc::new(System);
+    let of_core = |core: u8| {
+        let options = Options {
+            directory: args.dev.clone(),
+            device: index,
+            cores: Some(core..core + 1),
+            ..Options::default()
+        };
+        Ok((NeuronDevice::open(&kernel, &options)?, core))
+    };
+    if let Some(core) = args.core {
+        return of_core(core);
+    }
+    let mut core = 0;
+    loop {
+        match of_core(core) {
+            Err(ProbeError::Driver(DriverError::CoreTaken { .. })) => core += 1,
+            // Beyond the last core the argument is refused.
+            other => return other,
+        }
+    }
 }

@@ -17,7 +17,6 @@ pub(crate) struct Fact {
 }
 
 const BY_EXECUTION: &str = "only an execution shows it (--execute)";
-const BY_RECORDS: &str = "only a device that makes records of copies shows it";
 const OF_THE_SIMULATION: &str = "of the simulated machine; no device has it";
 const OF_THE_EMULATION: &str = "a choice of the emulation; no device has it";
 const NO_EXPERIMENT: &str = "nothing harmless shows it";
@@ -108,8 +107,8 @@ const MAP: [(&str, u64, &str); 24] = [
 /// Points that are no constants: those at the end of `driver.md` 11, and behaviour that everything rests on.
 const POINTS: [(&str, &str); 17] = [
     ("PHASE_FLIPS", BY_EXECUTION),
-    ("REINIT_RESETS_TAIL", BY_RECORDS),
-    ("HEAD_MAY_REACH_TAIL", BY_RECORDS),
+    ("REINIT_RESETS_TAIL", BY_EXECUTION),
+    ("HEAD_MAY_REACH_TAIL", BY_EXECUTION),
     ("DOORBELL_AFTER_DESCRIPTORS", BY_EXECUTION),
     ("POLICY_RESET_VALUES", INTERRUPTED),
     ("RING_IDS", INTERRUPTED),

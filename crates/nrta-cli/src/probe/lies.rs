@@ -3,13 +3,15 @@
 //! The emulated driver behind real system calls, and between it and the probe a kernel that changes single answers.
 
 use super::report::Verdict;
+use super::semaphores::{EVENT, SEMAPHORE};
 use super::{ProbeArgs, Report, look};
 use neuron_emu::seccomp::run_in;
 use neuron_emu::{Config, Emulator};
 use nrta::neuron::abi::errno::Answer;
-use nrta::neuron::abi::unverified::NQ_ENABLE;
+use nrta::neuron::abi::nq_register::NQ_STRIDE;
+use nrta::neuron::abi::unverified::{NQ_BACK_PRESSURE, NQ_ENABLE, NQ_OVERWRITE, NQ_THRESHOLD};
 use nrta::neuron::abi::{ArchTable, Semaphore};
-use nrta::neuron::{Access, Call, Descriptor, Grain, Kernel, Pages, System};
+use nrta::neuron::{Access, Call, Descriptor, Grain, Kernel, Node, Pages, System};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -84,20 +86,8 @@ fn told(
 }
 
 fn report(liar: Liar) -> Option<Report> {
-    let config = Config {
-        hbm_bytes: 256 << 20,
-        host_bytes: 64 << 20,
-        ..Config::default()
-    };
-    let emulator = Emulator::start(config).unwrap();
-    // A directory of its own: a process has a device of a directory open once.
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let args = ProbeArgs {
-        dev: format!("/lies/{number}").into(),
-        index: Some(0),
-        ..ProbeArgs::default()
-    };
+    let emulator = Emulator::start(small()).unwrap();
+    let args = args();
     let probed = run_in(&emulator, &args.dev, || {
         look(Arc::new(liar), &args).unwrap()
     });
@@ -108,6 +98,57 @@ fn report(liar: Liar) -> Option<Report> {
             eprintln!("skipped: {why}");
             None
         }
+    }
+}
+
+fn small() -> Config {
+    Config {
+        hbm_bytes: 256 << 20,
+        host_bytes: 64 << 20,
+        ..Config::default()
+    }
+}
+
+/// With a directory of its own: a process has a device of a directory open once.
+fn args() -> ProbeArgs {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    ProbeArgs {
+        dev: format!("/lies/{number}").into(),
+        index: Some(0),
+        ..ProbeArgs::default()
+    }
+}
+
+/// What the probe changes of the last core, and of its block.
+fn state(dev: &Path) -> (i32, bool, [u32; 4]) {
+    let node = Node::open(Arc::new(System), dev, 0).unwrap();
+    let run = ArchTable::V2.core_nq[0];
+    let block = run.base + run.stride;
+    let threshold = NQ_THRESHOLD + 9 * NQ_STRIDE;
+    let offsets = [NQ_ENABLE, NQ_BACK_PRESSURE, NQ_OVERWRITE, threshold];
+    let mut registers = [0; 4];
+    node.read_registers(&offsets.map(|offset| block + offset), &mut registers)
+        .unwrap();
+    let semaphore = node.read_semaphore(1, SEMAPHORE).unwrap();
+    (semaphore, node.is_event_set(1, EVENT).unwrap(), registers)
+}
+
+#[test]
+fn what_the_probe_changes_it_puts_back() {
+    let emulator = Emulator::start(small()).unwrap();
+    let args = ProbeArgs {
+        reset: false,
+        ..args()
+    };
+    let compared = run_in(&emulator, &args.dev, || {
+        let before = state(&args.dev);
+        look(Arc::new(System), &args).unwrap();
+        (before, state(&args.dev))
+    });
+    match compared {
+        Ok((before, after)) => assert_eq!(before, after),
+        Err(why) => eprintln!("skipped: {why}"),
     }
 }
 

@@ -148,7 +148,8 @@ impl Queue {
         let Some(rings) = self.rings.as_mut() else {
             return;
         };
-        if rings.status == QueueStatus::Running {
+        // One that hangs takes what it is given, too: its tails say so.
+        if matches!(rings.status, QueueStatus::Running | QueueStatus::Hung) {
             if rings.pairs() == 0 {
                 rings.not_before = not_before;
             }

@@ -16,7 +16,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`isa`](crate::isa) | the instructions, for whoever compiles a program |
+//! | [`isa`] | the instructions, for whoever compiles a program |
 //! | `machine`, `calls`, `hardware` | the machine as a whole; the calls of [`Device`](crate::Device); what everybody shares |
 //! | `config`, `costs`, `fault_plan` | what a machine is made of, what its work takes, what is to go wrong |
 //! | `backing`, `memory` | memory that somebody else keeps; where the machine's bytes are |
@@ -24,7 +24,7 @@
 //! | `ports` | the machine as a driver sees it |
 //! | `bus` | memory and registers as DMA sees them |
 //! | `rings`, `dma` | the rings of a DMA queue; its walker |
-//! | `tpb` | a core's semaphores and whether it runs |
+//! | `semaphores`, `tpb` | semaphores and doorbells of a core; whether it runs |
 //! | `publish` | from a doorbell to a decoded request |
 //! | `rendezvous` | where the cores of a collective meet |
 //! | `sequencer`, `execution` | a core as a state machine; its five engines and what they owe |
@@ -62,6 +62,7 @@ mod records;
 mod regions;
 mod rendezvous;
 mod rings;
+mod semaphores;
 mod sequencer;
 mod stepping;
 mod tpb;

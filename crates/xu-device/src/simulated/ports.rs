@@ -10,7 +10,7 @@
 //!   Ports    program, start, reset -----+---> the same machine   a driver
 //! ```
 //!
-//! DMA queues are those of a chip: [`map::engine_of`](crate::map::engine_of) says which four of each core the machine
+//! DMA queues are those of a chip: [`map::engine_of`] says which four of each core the machine
 //! uses. All others are there when they are first initialised, and are walked in the call that starts them.
 
 use super::dma::Queue;

@@ -1,22 +1,22 @@
 //! A chip as a device: which calls each of its functions makes, in which order, and which none.
 
-use super::script::{BAR0, Driver, HOST_BIT, Script, V2, V3, edit};
+use super::script::{BAR0, Driver, Script, V2, V3, edit};
 use std::sync::Arc;
 use std::time::Duration;
 use xu_abi::driver::errno::{self, Answer};
 use xu_abi::driver::{
-    AppInfo, DeviceReady, DeviceReset, DmaQueueInit, DmaQueueState, GetAppsInfo,
-    MemAllocV2MemType64, Semaphore, ioctl,
+    AppInfo, DeviceReady, DeviceReset, DmaQueueInit, DmaQueueState, GetAppsInfo, Semaphore, ioctl,
 };
 use xu_abi::metric::CoreCounter;
-use xu_abi::{DeviceAddr, SemIndex, Status};
+use xu_abi::record::{StatusRecord, Subtype};
+use xu_abi::{DeviceAddr, Engine, SemIndex, Status};
 use xu_device::metrics::{Finished, Metrics};
 use xu_device::neuron::{DriverError, Meaning, NeuronDevice, Options, survey};
 use xu_device::{Device, DeviceError, DmaQueue, MemoryErrors, Place, TpbIndex, map};
 use zerocopy::IntoBytes;
 
 pub(crate) const CORE: TpbIndex = TpbIndex::new(0);
-const HBM: Place = Place::Hbm(CORE);
+pub(crate) const HBM: Place = Place::Hbm(CORE);
 /// Of core 0 of v2.
 const NQ_BLOCK: u64 = 0x3053_5000;
 
@@ -197,138 +197,6 @@ fn a_survey_attaches_to_nothing() {
     let found = survey(&script.kernel(), script.root()).unwrap();
     assert_eq!((found.identity.cores(), found.devices), (8, vec![0]));
     assert_eq!(script.events(), ["open neuron0 Misc", "close"]);
-}
-
-#[test]
-fn host_memory_is_mapped_at_once_and_reached_without_a_call() {
-    let (script, device) = open(V2);
-    let memory = device.allocate(Place::Host, 100, 64).unwrap();
-    assert!(memory.get() & HOST_BIT != 0);
-    assert_eq!(
-        script.names(),
-        ["DMA_ENG_INIT", "MEM_ALLOC_V2MT64", "MEM_GET_EXTENDED_INFO"]
-    );
-    assert_eq!(script.events().len(), 1, "mapped");
-    let inside = DeviceAddr::new(memory.get() + 3);
-    device.write(inside, b"hello").unwrap();
-    let mut back = [0; 5];
-    device.read(inside, &mut back).unwrap();
-    assert_eq!(&back, b"hello");
-    let word = DeviceAddr::new(memory.get() + 4);
-    assert_eq!(device.load_acquire(word).unwrap().to_ne_bytes(), *b"ello");
-    assert!(device.load_acquire(inside).is_err(), "not aligned");
-    assert!(script.names().is_empty());
-    device.release(memory).unwrap();
-    assert_eq!(script.events(), ["unmap 4096", "MEM_FREE"]);
-}
-
-#[test]
-fn small_device_memory_is_mapped_and_large_is_copied() {
-    let (script, device) = open(V2);
-    let small = device.allocate(HBM, 1 << 20, 64).unwrap();
-    let large = device.allocate(HBM, (1 << 20) + 1, 64).unwrap();
-    script.calls();
-    device.write(small, &[7; 64]).unwrap();
-    let mut back = [0; 256];
-    device.read(small, &mut back).unwrap();
-    assert_eq!(back[..64], [7; 64]);
-    assert!(script.names().is_empty());
-    // Loads of device memory are slow.
-    device.read(small, &mut [0; 257]).unwrap();
-    device.write(large, &[7; 64]).unwrap();
-    device.load_acquire(large).unwrap();
-    assert_eq!(script.names(), ["MEM_BUF_COPY64"; 3]);
-}
-
-#[test]
-fn memory_lies_beside_its_core() {
-    let (script, device) = open(V3);
-    for (core, channel) in [(0, 0), (1, 0), (2, 1), (5, 2), (7, 3)] {
-        device
-            .allocate(Place::Hbm(TpbIndex::new(core)), 64, 64)
-            .unwrap();
-        let calls = script.calls();
-        let asked: MemAllocV2MemType64 = calls[1].argument();
-        assert_eq!((asked.dram_channel, asked.nc_id), (channel, core.into()));
-    }
-}
-
-#[test]
-fn d4_memory_that_is_not_ours_is_refused_without_a_call() {
-    let (script, device) = open(V2);
-    let memory = device.allocate(Place::Host, 4096, 64).unwrap();
-    script.calls();
-    let end = DeviceAddr::new(memory.get() + 4095);
-    let before = DeviceAddr::new(memory.get() - 1);
-    for (addr, bytes) in [
-        (end, 2),
-        (before, 1),
-        (DeviceAddr::new(u64::MAX), 8),
-        (DeviceAddr::new(0), 1),
-    ] {
-        let refused = Err(DeviceError::BadAddress {
-            addr,
-            bytes: bytes as u64,
-        });
-        assert_eq!(device.read(addr, &mut vec![0; bytes]), refused);
-        assert_eq!(device.write(addr, &vec![0; bytes]), refused);
-    }
-    let inside = DeviceAddr::new(memory.get() + 64);
-    assert!(device.release(inside).is_err());
-    device.release(memory).unwrap();
-    assert!(device.release(memory).is_err());
-    for (place, bytes, align) in [
-        (Place::Host, 0, 64),
-        (Place::Host, 64, 8192),
-        (HBM, 64, 3),
-        (Place::Hbm(TpbIndex::new(2)), 64, 64),
-    ] {
-        let refused = device.allocate(place, bytes, align).unwrap_err();
-        assert_eq!(refused.status(), Status::INVALID, "{refused}");
-    }
-}
-
-/// Trap 27.
-#[test]
-fn d4_memory_that_ends_an_hbm_is_not_mapped() {
-    let (script, device) = open(V2);
-    script.reply(&ioctl::MEM_GET_EXTENDED_INFO, |call| {
-        edit(call, |info: &mut xu_abi::driver::MemGetExtendedInfo| {
-            let pa = (16 << 30) - 4096;
-            (info.pa, info.mmap_offset, info.size) = (pa, pa, 4096);
-        })
-    });
-    let memory = device.allocate(HBM, 4096, 64).unwrap();
-    assert_ne!(memory.get(), (16 << 30) - 4096);
-    // Another one was taken, and the one at the end given back.
-    let events = script.events();
-    assert!(events[0].starts_with("map"), "{events:?}");
-    assert_eq!(events[1..], ["MEM_FREE"]);
-}
-
-#[test]
-fn memory_is_counted_by_core_and_its_exhaustion_says_what_is_left() {
-    let (script, device) = open(V2);
-    assert_eq!(device.memory_use(Place::Host), None);
-    let memory = device.allocate(HBM, 5000, 64).unwrap();
-    let now = device.memory_use(HBM).unwrap();
-    assert_eq!((now.used, now.limit), (8192, 16 << 30));
-    let other = device.memory_use(Place::Hbm(TpbIndex::new(1))).unwrap();
-    assert_eq!(other.used, 0);
-    script.answer(&ioctl::MEM_ALLOC_V2MT64, Answer::Errno(errno::ENOMEM));
-    let refused = device.allocate(HBM, 64, 64).unwrap_err();
-    let free = (16 << 30) - 8192;
-    assert_eq!(
-        refused,
-        DeviceError::OutOfMemory {
-            place: HBM,
-            asked: 64,
-            free,
-            largest: free,
-        }
-    );
-    device.release(memory).unwrap();
-    assert_eq!(device.memory_use(HBM).unwrap().used, 0);
 }
 
 const QUEUE: DmaQueue = DmaQueue {
@@ -585,6 +453,62 @@ fn a_core_is_at_rest_when_no_doorbell_waits_and_no_queue_has_anything_left() {
         edit(call, |semaphore: &mut Semaphore| semaphore.value = 1)
     });
     device.quiesce(tpb, Duration::MAX).unwrap();
+}
+
+/// An END that is lost cannot be told from one that is to come.
+#[test]
+fn d7_a_core_is_not_at_rest_while_an_engine_has_not_said_end_for_each_doorbell() {
+    let (script, device) = open(V2);
+    let nq = Engine::Pe.status_nq();
+    let ring = device.open_notification_queue(CORE, nq, 4096).unwrap();
+    let tail = BAR0 + NQ_BLOCK + u64::from(nq) * 0x28 + 0x110;
+    let mut written = 0_u64;
+    let mut post = |subtype, arrives: bool| {
+        let record = StatusRecord::new(subtype, 0, 0);
+        let mut bytes: [u8; 16] = record.as_bytes().try_into().unwrap();
+        // The first lap has the phase bit set, the second has not, and so on.
+        let is_set = (written / 256).is_multiple_of(2) == arrives;
+        bytes[3] = if is_set {
+            bytes[3] | 0x80
+        } else {
+            bytes[3] & !0x80
+        };
+        let at = DeviceAddr::new(ring.get() + written % 256 * 16);
+        device.write(at, &bytes).unwrap();
+        written += 1;
+        script.set_register(tail, (written % 256 * 16) as u32);
+        written
+    };
+    let rests = || device.quiesce(CORE, Duration::ZERO);
+    let busy = Err(DeviceError::Busy { tpb: CORE });
+    assert_eq!(rests(), Ok(()));
+    for round in 0..200 {
+        device
+            .increment_semaphore(CORE, map::INFERENCE_START)
+            .unwrap();
+        assert_eq!(rests(), busy, "round {round}");
+        post(Subtype::Start, true);
+        assert_eq!(rests(), busy, "round {round}");
+        let written = post(Subtype::End, true);
+        assert_eq!(rests(), Ok(()), "round {round}");
+        if round % 3 == 0 {
+            device.acknowledge(CORE, nq, written % 256 * 16).unwrap();
+            assert_eq!(rests(), Ok(()), "round {round}");
+        }
+    }
+    // Other semaphores start nothing.
+    device.increment_semaphore(CORE, SemIndex::new(7)).unwrap();
+    assert_eq!(rests(), Ok(()));
+    // The tail is no proof that a record has arrived.
+    device
+        .increment_semaphore(CORE, map::INFERENCE_START)
+        .unwrap();
+    post(Subtype::End, false);
+    assert_eq!(rests(), busy);
+    // A ring that is opened anew begins with nothing to wait for.
+    device.open_notification_queue(CORE, nq, 4096).unwrap();
+    script.set_register(tail, 0);
+    assert_eq!(rests(), Ok(()));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod cores;
 mod counting;
 mod datastore;
 mod device;
+mod device_memory;
 mod guards;
 mod nodes;
 mod processes;

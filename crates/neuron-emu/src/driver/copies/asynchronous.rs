@@ -90,6 +90,12 @@ impl Copies {
         queue.is_some_and(|queue| queue.iter().any(|pending| pending.slot == slot))
     }
 
+    fn drop_of(&mut self, queue: QueueKey, slot: Slot) {
+        if let Some(queue) = self.queues.get_mut(&queue) {
+            queue.retain(|pending| pending.slot != slot);
+        }
+    }
+
     /// Makes the copies of a queue in their order, as far as that of the slot. What came of it, if there is one.
     fn run_to(&mut self, device: &Device, queue: QueueKey, slot: Slot) -> Option<Handled> {
         let queue = self.queues.get_mut(&queue)?;
@@ -187,9 +193,14 @@ fn start(call: &Call<'_>, asked: &MemCopy64, previous: i32) -> Result<i32, Failu
     Ok(slot as i32)
 }
 
+/// A copy that times out is not made.
 fn wait(call: &Call<'_>, queue: QueueKey, slot: Slot) -> Handled {
-    call.device.faults.copy()?;
     let mut copies = call.device.copies.lock();
-    let waited = copies.run_to(call.device, queue, slot);
-    waited.unwrap_or(Err(Failure::Errno(EINVAL)))
+    if !copies.has(queue, slot) {
+        return Err(Failure::Errno(EINVAL));
+    }
+    call.device.faults.copy().inspect_err(|_| {
+        copies.drop_of(queue, slot);
+    })?;
+    copies.run_to(call.device, queue, slot).unwrap_or(Ok(()))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Free ranges: bytes by first address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Extents {
     free: BTreeMap<u64, u64>,
     whole: Range<u64>,

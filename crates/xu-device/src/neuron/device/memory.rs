@@ -30,6 +30,8 @@ use xu_abi::driver::{MemType, PAGE};
 
 /// Device chunks up to so many bytes are mapped.
 const MAPPED: u64 = 1 << 20;
+/// More than the driver can be asked for is more than there is.
+const MOST_BYTES: u64 = i64::MAX.unsigned_abs();
 /// Loads through a mapping of device memory are slow: beyond so many bytes the driver copies.
 const LOADED: usize = 256;
 
@@ -37,7 +39,7 @@ const LOADED: usize = 256;
 #[derive(Debug)]
 pub(super) struct Memory {
     node: Arc<Node>,
-    /// Device memory for each core, bytes.
+    /// Device memory that each core may have, bytes.
     hbm_bytes: u64,
     /// By address. None overlaps another: the driver gives no memory twice.
     regions: RwLock<BTreeMap<u64, Region>>,
@@ -92,16 +94,24 @@ impl Memory {
         align: u64,
     ) -> Result<DeviceAddr, DeviceError> {
         let spec = self.spec(place, bytes, align)?;
+        let now = self.use_of(place);
+        let free = now.map_or(0, |now| now.largest_free);
+        let exhausted = DeviceError::OutOfMemory {
+            place,
+            asked: bytes,
+            free,
+            largest: free,
+        };
+        let fits = |most: u64| {
+            bytes
+                .checked_next_multiple_of(PAGE)
+                .is_some_and(|all| all <= most)
+        };
+        if !fits(now.map_or(MOST_BYTES, |_| free)) {
+            return Err(exhausted);
+        }
         let chunk = self.chunk(spec).map_err(|error| match error.meaning() {
-            Some(Meaning::OutOfMemory) => {
-                let free = self.use_of(place).map_or(0, |now| now.largest_free);
-                DeviceError::OutOfMemory {
-                    place,
-                    asked: bytes,
-                    free,
-                    largest: free,
-                }
-            }
+            Some(Meaning::OutOfMemory) => exhausted,
             _ => error.into(),
         })?;
         let addr = chunk.addr();
@@ -269,7 +279,8 @@ impl Memory {
         if let Some(mapping) = region.mapping() {
             let stored = words::store(mapping, offset as usize, bytes);
             if !region.is_in_host() {
-                // Drains what the processor gathers for such memory: the doorbell is not to overtake it.
+                // PAIRS: with the device. Drains what the processor gathers for such memory: the doorbell is not to
+                // overtake it.
                 fence(Ordering::SeqCst);
             }
             return stored.ok_or_else(|| self.unreachable(to, bytes.len()));

@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `memory`, `words` | chunks by address | none for host memory and small device chunks |
 //! | `queues` | DMA queues | COPY_START for a transfer, GET_STATE when asked how it is |
-//! | `notifications` | rings and their registers | BAR_WRITE for each acknowledgement |
+//! | `notifications`, `ended` | rings and their registers | BAR_WRITE for each acknowledgement |
 //! | `clock` | ticks and nanoseconds | BAR_READ for each reading |
 //! | `rest` | whether a core is at rest | SEMAPHORE_READ, GET_STATE |
 //! | `counters` | memory errors, datastore | files of sysfs; none |
@@ -29,6 +29,7 @@
 
 mod clock;
 mod counters;
+mod ended;
 mod memory;
 mod notifications;
 mod queues;
@@ -44,7 +45,7 @@ use super::node::Node;
 use super::{Claim, calls};
 use crate::device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, Shape};
 use crate::host_time::host_ns;
-use crate::map::AddressMap;
+use crate::map::{self, AddressMap};
 use crate::metrics::Metrics;
 use clock::DeviceClock;
 use core::ops::Range;
@@ -70,8 +71,8 @@ pub struct Options {
     pub device: u32,
     /// The cores that are claimed, numbered on the chip; `None` for all.
     pub cores: Option<Range<u8>>,
-    /// Device memory for each core, bytes; `None` for its share of what the architecture has. Nothing is reserved: it is what
-    /// [`Device::memory_use`] counts against.
+    /// Device memory that each core may have, bytes; `None` for all of the HBM beside it, which v3 has for two cores together.
+    /// Nothing is reserved.
     pub hbm_bytes: Option<u64>,
 }
 
@@ -184,9 +185,7 @@ impl NeuronDevice {
         check_cores(node.identity(), Some(cores.clone()))?;
         start_cores(&node, &cores)?;
         let table = node.identity().table();
-        // CAST: widening, and at most 4 channels.
-        let all = table.hbm_bytes * table.hbm.len() as u64;
-        let hbm_bytes = options.hbm_bytes.unwrap_or(all / u64::from(table.cores));
+        let hbm_bytes = options.hbm_bytes.unwrap_or(table.hbm_bytes);
         let live = Live {
             cores: cores.clone(),
             sysfs: counters::directory(&options.sysfs, options.device),
@@ -203,7 +202,8 @@ impl NeuronDevice {
             shape: Shape {
                 // CAST: 2 or 3.
                 arch: arch.raw() as u8,
-                tpbs: table.cores.into(),
+                // Those below the first of ours are refused.
+                tpbs: cores.end.into(),
                 hbm_bytes,
                 addresses: AddressMap::Chip(arch),
             },
@@ -359,6 +359,10 @@ impl Device for NeuronDevice {
     fn increment_semaphore(&self, tpb: TpbIndex, index: SemIndex) -> Result<(), DeviceError> {
         let live = self.live()?;
         let core = live.own_core(tpb)?;
+        if index == map::INFERENCE_START {
+            // Before, and whatever comes of it: the core may run it.
+            live.notifications.count_doorbell(core);
+        }
         Ok(live.node().increment_semaphore(core, index, 1)?)
     }
 
@@ -427,7 +431,7 @@ impl Device for NeuronDevice {
         }
     }
 
-    /// No doorbell that waits, no DMA queue with descriptors left. An execution that moves nothing is not seen.
+    /// No doorbell that waits, no DMA queue with descriptors left, no execution of which an engine has not said that it ended.
     fn quiesce(&self, tpb: TpbIndex, limit: Duration) -> Result<(), DeviceError> {
         rest::quiesce(&*self.live()?, tpb, limit)
     }

@@ -9,17 +9,19 @@
 //!   close: disable, unmap; the driver keeps the ring until the core is reset
 //! ```
 
+use super::ended::OpenQueue;
 use super::memory::Memory;
 use crate::device::DeviceError;
 use crate::map;
 use crate::neuron::{DriverError, Node, NqRing, NqSpec};
+use core::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use xu_abi::driver::nq_register::{NQ_HEAD, NQ_STRIDE};
 use xu_abi::driver::unverified::{NQ_BACK_PRESSURE, NQ_ENABLE, NQ_FULL, NQ_OVERWRITE, NQ_TAIL};
 use xu_abi::driver::{NQ_MIN_MAPPED, NqDevice};
 use xu_abi::record::RECORD_SIZE;
-use xu_abi::{DeviceAddr, TpbIndex};
+use xu_abi::{DeviceAddr, Engine, TpbIndex};
 
 /// All queues of a device, those of cores that are not ours included: they are never open.
 #[derive(Debug)]
@@ -27,16 +29,19 @@ pub(super) struct Notifications {
     node: Arc<Node>,
     /// By core. The lock is held while the masks of a block are changed.
     cores: Vec<Mutex<Open>>,
+    /// Doorbells that each core was rung, since its device was opened.
+    doorbells: Vec<AtomicU64>,
 }
 
 /// The open queues of a core, by number.
-type Open = [Option<Arc<NqRing>>; map::NOTIFICATION_QUEUES as usize];
+type Open = [Option<OpenQueue>; map::NOTIFICATION_QUEUES as usize];
 
 impl Notifications {
     pub(super) fn new(node: &Arc<Node>) -> Self {
         let cores = 0..node.identity().cores();
         Self {
             node: Arc::clone(node),
+            doorbells: cores.clone().map(|_| AtomicU64::new(0)).collect(),
             cores: cores.map(|_| Mutex::default()).collect(),
         }
     }
@@ -62,7 +67,7 @@ impl Notifications {
         };
         self.enable(core, 1 << nq, false)?;
         if let Some(old) = place.take() {
-            memory.remove_ring(&old);
+            memory.remove_ring(old.ring());
         }
         let ring = Arc::new(NqRing::open(
             &self.node,
@@ -77,8 +82,50 @@ impl Notifications {
         self.enable(core, 1 << nq, true)?;
         memory.insert_ring(&ring);
         let addr = ring.addr();
-        *place = Some(ring);
+        *place = Some(OpenQueue::new(ring, self.doorbells(core)));
         Ok(addr)
+    }
+
+    /// The core is about to be told to run something.
+    pub(super) fn count_doorbell(&self, core: u8) {
+        if let Some(count) = self.doorbells.get(usize::from(core)) {
+            // Relaxed: whoever asks has synchronised with who rang.
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn doorbells(&self, core: u8) -> u64 {
+        let count = self.doorbells.get(usize::from(core));
+        // Relaxed: as above.
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Whether every engine whose queue is open has ended what the core was told to run since.
+    pub(super) fn have_all_ended(&self, core: u8) -> Result<bool, DeviceError> {
+        let rung = self.doorbells(core);
+        for engine in Engine::ALL {
+            let nq = engine.status_nq();
+            let (core, open) = self.core(TpbIndex::new(core.into()))?;
+            let is_open = open.get(usize::from(nq)).is_some_and(Option::is_some);
+            drop(open);
+            if !is_open {
+                continue;
+            }
+            let tail = self.read_tail(core, nq)?;
+            let (_, open) = self.core(TpbIndex::new(core.into()))?;
+            let queue = open.get(usize::from(nq)).and_then(Option::as_ref);
+            if queue.is_some_and(|queue| queue.ended_before(tail) < queue.rung_since(rung)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn read_tail(&self, core: u8, nq: u8) -> Result<u32, DriverError> {
+        let register = block(&self.node, core) + NQ_STRIDE * u64::from(nq) + NQ_TAIL;
+        let mut tail = [0];
+        self.node.read_registers(&[register], &mut tail)?;
+        Ok(tail[0])
     }
 
     /// Disables a queue, or lets it drop what does not fit, empties it and enables it.
@@ -107,6 +154,7 @@ impl Notifications {
         match u32::try_from(head) {
             Ok(head) if head < bytes && u64::from(head).is_multiple_of(RECORD_SIZE) => {
                 let register = block(&self.node, core) + NQ_STRIDE * u64::from(nq) + NQ_HEAD;
+                self.count_ended(tpb, nq, head)?;
                 Ok(self.node.write_registers(&[(register, head)])?)
             }
             _ => Err(DeviceError::BadArgument {
@@ -119,10 +167,16 @@ impl Notifications {
 
     pub(super) fn tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {
         let (core, _) = self.ring(tpb, nq)?;
-        let register = block(&self.node, core) + NQ_STRIDE * u64::from(nq) + NQ_TAIL;
-        let mut tail = [0];
-        self.node.read_registers(&[register], &mut tail)?;
-        Ok(tail[0].into())
+        Ok(self.read_tail(core, nq)?.into())
+    }
+
+    /// Counts what a queue says before its space is returned.
+    fn count_ended(&self, tpb: TpbIndex, nq: u8, head: u32) -> Result<(), DeviceError> {
+        let (_, mut open) = self.core(tpb)?;
+        if let Some(Some(queue)) = open.get_mut(usize::from(nq)) {
+            queue.advance(head);
+        }
+        Ok(())
     }
 
     /// Whether a queue of ours is full, or was.
@@ -162,7 +216,7 @@ impl Notifications {
     fn ring(&self, tpb: TpbIndex, nq: u8) -> Result<(u8, u32), DeviceError> {
         let (core, open) = self.core(tpb)?;
         let ring = open.get(usize::from(nq)).and_then(Option::as_ref);
-        ring.map(|ring| (core, ring.spec().bytes))
+        ring.map(|queue| (core, queue.ring().spec().bytes))
             .ok_or_else(|| no_queue(nq))
     }
 }

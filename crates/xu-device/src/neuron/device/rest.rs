@@ -2,10 +2,12 @@
 //!
 //! Used by [`super::NeuronDevice`], when cores are opened and closed.
 //!
-//! What is asked: the start semaphore, which is above 0 while a doorbell waits, and whether any open DMA queue has
-//! descriptors left. **What cannot be asked:** an execution that the sequencer has taken up and that moves nothing. The lane
-//! closes a core when each of its requests has been answered, and memory of requests that were not is never given back; so
-//! [`super::NeuronDevice`] resets the cores before it frees such memory.
+//! What is asked: the start semaphore, which is above 0 while a doorbell waits; whether any open DMA queue has descriptors
+//! left; and whether each engine whose notification queue is open has said END as often as the doorbell has rung.
+//!
+//! **Ruling.** A core of which an END is missing is not at rest, ever: it may go on at any time, and nobody can tell an END that
+//! was lost from one that is to come. A reset ends that, which closing the device does before it frees memory that was never
+//! given back. An END that comes twice can hide one that is missing.
 
 use super::Live;
 use crate::device::DeviceError;
@@ -41,5 +43,5 @@ pub(super) fn quiesce(live: &Live, tpb: TpbIndex, limit: Duration) -> Result<(),
 fn is_at_rest(live: &Live, tpb: TpbIndex) -> Result<bool, DeviceError> {
     let core = live.own_core(tpb)?;
     let waiting = live.node().read_semaphore(core, map::INFERENCE_START)?;
-    Ok(waiting <= 0 && live.queues.are_at_rest(tpb)?)
+    Ok(waiting <= 0 && live.queues.are_at_rest(tpb)? && live.notifications.have_all_ended(core)?)
 }

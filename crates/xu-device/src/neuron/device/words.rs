@@ -72,7 +72,7 @@ fn merge(word: &AtomicU32, first: usize, bytes: &[u8]) {
         }
         Some(u32::from_ne_bytes(new))
     };
-    // Never refused. Release as in `store`; relaxed, the load: the other bytes are only put back.
+    // PAIRS: as in `store`. Never refused; relaxed, the load: the other bytes are only put back.
     let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, changed);
 }
 

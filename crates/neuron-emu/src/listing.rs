@@ -1,8 +1,8 @@
 //! What a program sees when it lists the directory of the nodes: what is there, and the nodes.
 //!
-//! A directory of its own, of links: names of the original lead to the original, nodes are empty files. A program that
+//! Used by both front ends. A directory of its own, of links: names of the original lead to the original, nodes are empty files. A program that
 //! opens a node by its path gets the device; one that opens it relative to this listing does so, too, since
-//! [`Nodes`](crate::nodes::Nodes) is asked about the original's path ([`Directory::is`]).
+//! [`Nodes`](crate::nodes::Nodes) is asked about the original's path ([`Listing::is`]).
 
 use std::fs::File;
 use std::io;
@@ -12,42 +12,47 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory that is removed in the end.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(crate) struct Listing {
     place: PathBuf,
 }
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-impl Directory {
+impl Listing {
     /// Makes the listing of `original` with the nodes of so many devices.
-    pub(super) fn create(original: &Path, devices: u32) -> io::Result<Self> {
+    pub(crate) fn create(original: &Path, devices: u32) -> io::Result<Self> {
         // Relaxed: only the numbers must differ.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("neuron-emu-{}-{number}", std::process::id());
         let place = std::env::temp_dir().join(name);
         std::fs::create_dir(&place)?;
-        let directory = Self { place };
+        let listing = Self { place };
         for device in 0..devices {
-            File::create(directory.place.join(format!("neuron{device}")))?;
+            File::create(listing.place.join(format!("neuron{device}")))?;
         }
         for entry in std::fs::read_dir(original).into_iter().flatten().flatten() {
             // A node that is really there is hidden by ours.
-            let _exists = symlink(entry.path(), directory.place.join(entry.file_name()));
+            let _exists = symlink(entry.path(), listing.place.join(entry.file_name()));
         }
-        Ok(directory)
+        Ok(listing)
     }
 
-    pub(super) fn open(&self) -> io::Result<File> {
+    /// Where it is.
+    pub(crate) fn place(&self) -> &Path {
+        &self.place
+    }
+
+    pub(crate) fn open(&self) -> io::Result<File> {
         File::open(&self.place)
     }
 
     /// Whether a path leads here.
-    pub(super) fn is(&self, path: &Path) -> bool {
+    pub(crate) fn is(&self, path: &Path) -> bool {
         path == self.place
     }
 }
 
-impl Drop for Directory {
+impl Drop for Listing {
     fn drop(&mut self) {
         let _stays = std::fs::remove_dir_all(&self.place);
     }

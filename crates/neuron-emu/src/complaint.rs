@@ -1,0 +1,11 @@
+//! What a person should hear: something that works with the device does not work here.
+//!
+//! Used by both front ends.
+
+use std::io::Write;
+
+/// Says it on standard error.
+pub(crate) fn complain(message: &str) {
+    // Who cannot be told is not.
+    let _ = writeln!(std::io::stderr(), "neuron-emu: {message}");
+}

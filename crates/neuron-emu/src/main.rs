@@ -1,0 +1,202 @@
+//! `neuron-emu`: runs a program that opens `/dev/neuronN` on a machine without the hardware.
+//!
+//! A thin client of the library: options, the choice of a front end, exit codes.
+#![forbid(unsafe_code)]
+
+mod args;
+
+use args::{Front, Run};
+use neuron_emu::preload;
+use neuron_emu::seccomp::SpawnError;
+use neuron_emu::{Emulator, Supervised};
+use std::fmt::Display;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+
+/// The real driver would have crashed.
+const BUG: u8 = 70;
+/// The command line is wrong.
+const USAGE: u8 = 64;
+/// No front end can be used here.
+const UNAVAILABLE: u8 = 69;
+/// The program cannot be executed, or is not there.
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+fn main() -> ExitCode {
+    match args::parse(lexopt::Parser::from_env()) {
+        Ok(None) => {
+            let _nobody_reads = std::io::stdout().write_all(args::help().as_bytes());
+            ExitCode::SUCCESS
+        }
+        Ok(Some(run)) => ExitCode::from(start(run)),
+        Err(wrong) => {
+            say(&wrong);
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn say(message: &dyn Display) {
+    // Who cannot be told is told by the exit code.
+    let _ = writeln!(std::io::stderr(), "neuron-emu: {message}");
+}
+
+fn start(run: Run) -> u8 {
+    match run.front {
+        Front::Seccomp => under_seccomp(run),
+        Front::Preload => under_preload(run),
+        Front::Auto => match neuron_emu::seccomp::available() {
+            Ok(()) => under_seccomp(run),
+            Err(why) => {
+                say(&format!(
+                    "{why}; the program runs with a preloaded library instead"
+                ));
+                under_preload(run)
+            }
+        },
+    }
+}
+
+fn under_seccomp(mut run: Run) -> u8 {
+    let emulator = match Emulator::start(run.settings.config().clone()) {
+        Ok(emulator) => emulator,
+        Err(wrong) => {
+            say(&wrong);
+            return USAGE;
+        }
+    };
+    let _link = match run
+        .sysfs
+        .take()
+        .map(|place| Link::to_sysfs(&emulator, place))
+    {
+        Some(Err(error)) => {
+            say(&format!("--sysfs: {error}"));
+            return USAGE;
+        }
+        link => link,
+    };
+    let mut command = run.command();
+    let mut program = match Supervised::spawn_in(&emulator, run.settings.directory(), &mut command)
+    {
+        Ok(program) => program,
+        Err(SpawnError::Start(error)) => return not_started(&run.program, &error),
+        Err(error) => {
+            say(&error);
+            return UNAVAILABLE;
+        }
+    };
+    let status = program.wait();
+    if let Some(file) = run.trace.take() {
+        write_trace(&emulator, &file);
+    }
+    let bugs: Vec<String> = emulator.bugs().iter().map(ToString::to_string).collect();
+    conclude(status, &bugs)
+}
+
+fn under_preload(run: Run) -> u8 {
+    if run.trace.is_some() || run.sysfs.is_some() {
+        say(
+            &"--trace and --sysfs need the seccomp front end: the emulator is in the program otherwise",
+        );
+        return USAGE;
+    }
+    let mut command = run.command();
+    if let Err(why) = preload::prepare(&run.settings, &mut command) {
+        say(&why);
+        return UNAVAILABLE;
+    }
+    let bugs = Bugs::new();
+    command.env(preload::BUGS, &bugs.0);
+    match command.status() {
+        Ok(status) => conclude(Ok(status), &bugs.lines()),
+        Err(error) => not_started(&run.program, &error),
+    }
+}
+
+/// A link that is removed in the end.
+struct Link(PathBuf);
+
+impl Link {
+    fn to_sysfs(emulator: &Emulator, place: PathBuf) -> std::io::Result<Self> {
+        std::os::unix::fs::symlink(emulator.sysfs_root()?, &place)?;
+        Ok(Self(place))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let _somebody_else_has = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The file that the library writes crashes to; removed in the end.
+struct Bugs(PathBuf);
+
+impl Bugs {
+    fn new() -> Self {
+        let name = format!("neuron-emu-bugs-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.0).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Bugs {
+    fn drop(&mut self) {
+        let _there_were_none = std::fs::remove_file(&self.0);
+    }
+}
+
+fn not_started(program: &std::ffi::OsStr, error: &std::io::Error) -> u8 {
+    say(&format!("{}: {error}", program.display()));
+    match error.kind() {
+        std::io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
+    }
+}
+
+/// The exit code: the program's, unless the kernel would have crashed.
+fn conclude(status: std::io::Result<ExitStatus>, bugs: &[String]) -> u8 {
+    let status = match status {
+        Ok(status) => status,
+        Err(error) => {
+            say(&error);
+            return NOT_EXECUTABLE;
+        }
+    };
+    for bug in bugs {
+        say(bug);
+    }
+    if !bugs.is_empty() {
+        return BUG;
+    }
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    // A code has 8 bits, and so has 128 with the number of a signal.
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+fn write_trace(emulator: &Emulator, file: &Path) {
+    let write = || {
+        let mut output = std::io::BufWriter::new(std::fs::File::create(file)?);
+        for traced in emulator.trace() {
+            let node = traced
+                .node
+                .map_or_else(|| "-".to_owned(), |n| n.to_string());
+            let (sequence, pid, event) = (traced.sequence, traced.pid, traced.event);
+            writeln!(output, "{sequence} {pid} {node} {event:?}")?;
+        }
+        output.flush()
+    };
+    if let Err(error) = write() {
+        say(&format!("{}: {error}", file.display()));
+    }
+}

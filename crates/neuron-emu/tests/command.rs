@@ -1,0 +1,151 @@
+//! The command `neuron-emu`, with both front ends.
+//!
+//! Where a front end is not available its tests say `skipped`, with the reason.
+
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The exit code of a front end that is not available.
+const UNAVAILABLE: i32 = 69;
+
+/// The command with options, on the test program in a role; `None` when the front end is not available.
+fn try_play(options: &[&str], role: &str) -> Option<(i32, String, String)> {
+    let program = program::command(role);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-emu"));
+    command.args(options).arg("--").arg(program.get_program());
+    command.args(program.get_args());
+    for (key, value) in program.get_envs() {
+        command.env(key, value.unwrap());
+    }
+    let (code, output) = run(&mut command);
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (said, complained) = (text(output.stdout), text(output.stderr));
+    if code == UNAVAILABLE {
+        println!("skipped: {complained}");
+        return None;
+    }
+    Some((code, said, complained))
+}
+
+fn run(command: &mut Command) -> (i32, Output) {
+    let output = command.output().unwrap();
+    (output.status.code().unwrap(), output)
+}
+
+/// Options of each front end that is built. The library is, when the whole workspace or its package is.
+fn fronts() -> Vec<[&'static str; 2]> {
+    let mut fronts = vec![["--front", "seccomp"]];
+    let command = Path::new(env!("CARGO_BIN_EXE_neuron-emu"));
+    if command.with_file_name("libneuron_emu_preload.so").exists() {
+        fronts.push(["--front", "preload"]);
+    } else {
+        println!("skipped: the library neuron-emu-preload is not built");
+    }
+    fronts
+}
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    for front in fronts() {
+        for (role, expected) in [("open-and-exit", 0), ("exit-7", 7), ("killed", 128 + 9)] {
+            if let Some((code, _, complained)) = try_play(&front, role) {
+                assert_eq!(code, expected, "{front:?} {role}: {complained}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_crash_of_the_kernel_is_an_exit_code_of_its_own() {
+    for front in fronts() {
+        if let Some((code, _, complained)) = try_play(&front, "bug") {
+            assert_eq!(code, 70, "{front:?}: {complained}");
+            assert!(complained.contains("kernel BUG: trap 25"), "{complained}");
+        }
+    }
+}
+
+#[test]
+fn mappings_are_native_under_each_front_end() {
+    for front in fronts() {
+        if let Some((code, said, complained)) = try_play(&front, "map") {
+            assert_eq!(code, 0, "{front:?}: {said} {complained}");
+            assert!(said.contains("mapped"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn options_reach_the_emulator() {
+    for [option, front] in fronts() {
+        let options = [option, front, "--devices", "3", "--arch", "v3"];
+        if let Some((code, said, complained)) = try_play(&options, "list") {
+            assert_eq!(code, 0, "{front}: {complained}");
+            assert!(said.contains("nodes: neuron0 neuron1 neuron2\n"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_trace_tells_what_the_program_did() {
+    let file =
+        Removed(std::env::temp_dir().join(format!("neuron-emu-trace-{}", std::process::id())));
+    let path = file.0.to_str().unwrap();
+    let options = ["--front", "seccomp", "--trace", path];
+    if try_play(&options, "open-and-exit").is_some() {
+        let trace = std::fs::read_to_string(&file.0).unwrap();
+        assert!(trace.contains("Open {"), "{trace}");
+        assert!(trace.contains("Close("), "{trace}");
+    }
+}
+
+#[test]
+fn a_link_leads_to_what_stands_for_sysfs() {
+    let link =
+        Removed(std::env::temp_dir().join(format!("neuron-emu-sysfs-{}", std::process::id())));
+    let class = link.0.join("class");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-emu"));
+    command.args(["--front", "seccomp", "--sysfs"]).arg(&link.0);
+    let (code, output) = run(command.arg("ls").arg(&class));
+    if code == UNAVAILABLE {
+        println!("skipped: {output:?}");
+        return;
+    }
+    assert_eq!(code, 0, "{output:?}");
+    assert!(!link.0.exists());
+}
+
+/// A file that goes with the test.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _there_is_none = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_refused() {
+    for (arguments, expected) in [
+        (&["--colour", "red", "true"][..], 64),
+        (&["--devices", "17", "true"], 64),
+        (&["--faults", "/no/such/file", "true"], 64),
+        (&[], 64),
+        (&["--help"], 0),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-emu"));
+        let (code, output) = run(command.args(arguments));
+        assert_eq!(code, expected, "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_has_the_code_of_the_shell() {
+    for front in fronts() {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-emu"));
+        let (code, _) = run(command.args(front).arg("/no/such/program"));
+        assert!([127, UNAVAILABLE].contains(&code), "{code}");
+    }
+}

@@ -1,0 +1,1 @@
+//! Rules that one call alone does not show.
