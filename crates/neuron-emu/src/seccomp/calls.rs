@@ -135,7 +135,6 @@ impl Call<'_> {
         let Some(path) = self.target.path(self.argument(path)) else {
             return GOES_ON;
         };
-        self.supervisor.emulator.opening(&path);
         // CAST: flags have 32 bits; openat2 has the kernel refuse others.
         let flags = flags as i32;
         let nodes = &self.supervisor.nodes;

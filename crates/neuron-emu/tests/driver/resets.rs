@@ -113,6 +113,19 @@ fn the_last_close_of_a_process_ends_its_reset() {
 }
 
 #[test]
+fn a_reset_that_ends_with_its_process_can_have_failed() {
+    let emulator = emulator(|c| {
+        c.waits.reset = Duration::MAX;
+        c.driver_faults = vec![DriverRule::once(DriverFault::ResetFails, 0)];
+    });
+    let program = Program::new(&emulator, 1);
+    let file = program.open();
+    reset(&program, file, 1);
+    program.close(file);
+    assert_eq!(program.try_open(0, ReadWrite), Err(EINVAL));
+}
+
+#[test]
 fn a_reset_that_fails_says_so_in_its_result_and_leaves_the_device_invalid() {
     let emulator = emulator(|c| {
         c.driver_faults = vec![DriverRule::once(DriverFault::ResetFails, 0)];
