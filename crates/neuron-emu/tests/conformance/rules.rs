@@ -6,11 +6,12 @@ use neuron_emu::{Config, Emulator};
 use nix::errno::Errno as Number;
 use nix::fcntl::OFlag;
 use xu_abi::driver::errno::Answer::{Done, Errno, Positive};
-use xu_abi::driver::errno::{EACCES, EIO, EPERM};
+use xu_abi::driver::errno::{EACCES, EINVAL, EIO, EPERM};
 use xu_abi::driver::ioctl as row;
 use xu_abi::driver::{
-    CrwlNcMap, DmaQueueCopyStart, DmaQueueGetState, DmaQueueInitBatch, DmaQueueState,
-    MemGetExtendedInfo, Memset64, NotificationsInitWithReallocV2, Semaphore,
+    BarRw, CrwlNcMap, DmaCopyDescriptors64, DmaQueueCopyStart, DmaQueueGetState, DmaQueueInit,
+    DmaQueueInitBatch, DmaQueueState, MemCopyAsync64, MemCopyAsyncWait, MemGetExtendedInfo,
+    Memset64, NotificationsInitWithReallocV2, Semaphore,
 };
 
 const PAGE: u64 = 4096;
@@ -252,4 +253,144 @@ fn a_trap_stops_the_device_and_is_told() {
         let traps: Vec<u8> = emulator.bugs().iter().map(|bug| bug.trap).collect();
         assert_eq!(traps, [16]);
     }
+}
+
+#[test]
+fn async_copies_alternate_between_two_handles() {
+    with_node(small(), |node| {
+        let (src, dst) = (node.chunk(true, PAGE), node.chunk(false, PAGE));
+        assert_eq!(node.copy(src, 0, &mut [7; 64], true), Done);
+        let mut copy = MemCopyAsync64 {
+            src,
+            dst,
+            size: PAGE,
+            pwait_handle: -1,
+            ..MemCopyAsync64::ZEROED
+        };
+        for expected in [1, 2, 1, 2] {
+            assert_eq!(node.ask(row::MEM_COPY_ASYNC64, &mut copy), Done);
+            assert_eq!(copy.wait_handle, expected);
+            copy.pwait_handle = copy.wait_handle;
+        }
+        let wait = MemCopyAsyncWait {
+            src,
+            dst,
+            pwait_handle: 2,
+            ..MemCopyAsyncWait::ZEROED
+        };
+        assert_eq!(node.call(row::MEM_COPY_ASYNC_WAIT, wait), Done);
+        let mut copied = [0; 64];
+        assert_eq!(node.copy(dst, 0, &mut copied, false), Done);
+        assert_eq!(copied, [7; 64]);
+    });
+}
+
+#[test]
+fn descriptors_name_host_memory_of_chunks_only() {
+    with_node(small(), |node| {
+        let ring = node.chunk(true, PAGE);
+        let inside = node.pa(ring);
+        for (pa, expected) in [(inside, Done), (inside + PAGE, Errno(EINVAL)), (0, Done)] {
+            let mut descriptors = [[4u64, pa]];
+            let argument = DmaCopyDescriptors64 {
+                mem_handle: ring,
+                buffer: address_of(&mut descriptors),
+                num_descs: 1,
+                queue_type: 1,
+                ..DmaCopyDescriptors64::ZEROED
+            };
+            assert_eq!(
+                node.call(row::DMA_COPY_DESCRIPTORS64, argument),
+                expected,
+                "{pa:#x}"
+            );
+        }
+    });
+}
+
+#[test]
+fn registers_before_a_blocked_one_are_written() {
+    with_node(small(), |node| {
+        let semaphore = 0x270_1400 + 4 * 100;
+        let blocked = 0x3000_0000 + 0x1000 + 0x28;
+        let mut addresses = [semaphore, blocked].map(|offset| node.bar() + offset);
+        let mut values = [41u32, 0];
+        let argument = BarRw {
+            address: address_of(&mut addresses),
+            data: address_of(&mut values),
+            count: 2,
+            ..BarRw::ZEROED
+        };
+        assert_eq!(node.call(row::BAR_WRITE, argument), Errno(EINVAL));
+        let mut read = Semaphore {
+            nc_id: 0,
+            semaphore_index: 100,
+            value: 0,
+        };
+        assert_eq!(node.ask(row::SEMAPHORE_READ, &mut read), Done);
+        assert_eq!(read.value, 41);
+    });
+}
+
+#[test]
+fn a_chunk_is_mapped_whole_or_not_at_all() {
+    with_node(small(), |node| {
+        let chunk = node.chunk(true, 2 * PAGE);
+        let pa = node.pa(chunk);
+        assert_eq!(node.map_and_store(pa, PAGE as usize, 9), Err(EPERM));
+        assert_eq!(node.map_and_store(pa + PAGE, PAGE as usize, 9), Err(EPERM));
+        assert_eq!(node.map_and_store(pa, 4 * PAGE as usize, 9), Err(EPERM));
+        assert_eq!(node.map_and_store(pa, 2 * PAGE as usize, 9), Ok(()));
+        // The same pages.
+        let mut first = [0; 2];
+        assert_eq!(node.copy(chunk, 0, &mut first, false), Done);
+        assert_eq!(first, [9, 0]);
+    });
+}
+
+#[test]
+fn an_enabled_ring_wraps_and_its_identifiers_follow() {
+    const RING: u32 = 64;
+    with_node(small(), |node| {
+        // Both rings, what is copied, and where to.
+        let chunk = node.chunk(true, 4 * PAGE);
+        let pa = node.pa(chunk);
+        let [tx, rx] = [node.chunk(true, PAGE), node.chunk(true, PAGE)];
+        let init = DmaQueueInit {
+            tx_handle: tx,
+            rx_handle: rx,
+            ..queue_init(tx, RING)
+        };
+        assert_eq!(node.call(row::DMA_QUEUE_INIT, init), Done);
+        // Five laps and a half, in steps that no lap is a multiple of.
+        for index in 0..RING * 11 / 2 {
+            let (slot, ring_id) = (index % RING, u64::from(index / RING + 1) % 4);
+            let mut value = (index + 1).to_le_bytes();
+            assert_eq!(node.copy(chunk, 0, &mut value, true), Done);
+            let control = 4 | ring_id << 24;
+            let mut source = [control | 3 << 26 | 0x0108_0003 << 32, pa];
+            let mut target = [control, pa + PAGE];
+            for (handle, descriptor, queue_type) in [(tx, &mut source, 0), (rx, &mut target, 1)] {
+                let argument = DmaCopyDescriptors64 {
+                    mem_handle: handle,
+                    buffer: address_of(descriptor),
+                    num_descs: 1,
+                    offset: u64::from(slot) * 16,
+                    queue_type,
+                    ..DmaCopyDescriptors64::ZEROED
+                };
+                assert_eq!(node.call(row::DMA_COPY_DESCRIPTORS64, argument), Done);
+            }
+            let start = DmaQueueCopyStart {
+                eng_id: 0,
+                qid: QUEUE,
+                tx_desc_count: 1,
+                rx_desc_count: 1,
+            };
+            assert_eq!(node.call(row::DMA_QUEUE_COPY_START, start), Done);
+            let mut copied = [0; 4];
+            assert_eq!(node.copy(chunk, PAGE, &mut copied, false), Done);
+            assert_eq!(u32::from_le_bytes(copied), index + 1, "descriptor {index}");
+        }
+    });
 }
