@@ -24,7 +24,7 @@
 //! | `ports` | the machine as a driver sees it |
 //! | `bus` | memory and registers as DMA sees them |
 //! | `rings`, `dma` | the rings of a DMA queue; its walker |
-//! | `tpb` | a core's semaphores and whether it runs |
+//! | `semaphores`, `tpb` | semaphores and doorbells of a core; whether it runs |
 //! | `publish` | from a doorbell to a decoded request |
 //! | `rendezvous` | where the cores of a collective meet |
 //! | `sequencer`, `execution` | a core as a state machine; its five engines and what they owe |
@@ -62,6 +62,7 @@ mod records;
 mod regions;
 mod rendezvous;
 mod rings;
+mod semaphores;
 mod sequencer;
 mod stepping;
 mod tpb;

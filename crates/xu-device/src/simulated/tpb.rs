@@ -16,15 +16,14 @@
 use super::dma::Queue;
 use super::injector::Doorbell;
 use super::notification::NotificationQueues;
+use super::semaphores::Semaphores;
 use crate::device::{DeviceError, MemoryErrors};
 use crate::map;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use xu_abi::{SemIndex, TpbIndex};
 
-const SEMAPHORES: usize = 256;
 /// The longest that a running core is given to come to rest.
 const QUIESCE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -70,12 +69,7 @@ pub(super) struct Loaded {
 
 #[derive(Debug)]
 struct State {
-    semaphores: [i32; SEMAPHORES],
-    /// Number of doorbells so far, those that failed or were lost included.
-    doorbells: u64,
-    /// Numbers of the doorbells that have rung and are not consumed: at most as many as the start semaphore says. Those
-    /// that came by a larger sum or by a store get their numbers when they are consumed.
-    outstanding: VecDeque<u64>,
+    semaphores: Semaphores,
     activity: Activity,
     /// Something has changed since the sequencer last looked.
     news: bool,
@@ -100,9 +94,7 @@ impl Tpb {
             loaded: Mutex::default(),
             openings: AtomicU64::new(0),
             state: Mutex::new(State {
-                semaphores: [0; SEMAPHORES],
-                doorbells: 0,
-                outstanding: VecDeque::new(),
+                semaphores: Semaphores::new(),
                 activity: Activity::Idle,
                 news: false,
                 memory_errors: MemoryErrors::default(),
@@ -119,7 +111,7 @@ impl Tpb {
     /// Adds one to a semaphore, by an engine of this core: its sequencer is awake, and looks again by itself.
     pub(super) fn signal(&self, index: SemIndex) {
         let mut state = self.state.lock();
-        let value = state.semaphore(index);
+        let value = state.semaphores.value_mut(index);
         *value = value.saturating_add(1);
     }
 
@@ -138,9 +130,7 @@ impl Tpb {
         if state.lost {
             return Err(DeviceError::Lost);
         }
-        let value = state.semaphore(index);
-        *value = change(*value);
-        state.forget_doorbells();
+        state.semaphores.change(index, change);
         self.announce(&mut state);
         Ok(())
     }
@@ -156,13 +146,8 @@ impl Tpb {
         if state.lost {
             return Err(DeviceError::Lost);
         }
-        let number = state.next_doorbell();
-        let verdict = verdict(number);
-        let semaphore = state.semaphore(map::INFERENCE_START);
-        if verdict == Doorbell::Rings && *semaphore < i32::MAX {
-            *semaphore = semaphore.saturating_add(value);
-            state.outstanding.push_back(number);
-            state.forget_doorbells();
+        let verdict = state.semaphores.ring(value, verdict);
+        if verdict == Doorbell::Rings {
             self.announce(&mut state);
         }
         Ok(verdict)
@@ -180,44 +165,41 @@ impl Tpb {
 
     /// The value of a semaphore.
     pub(super) fn value(&self, index: SemIndex) -> Result<i32, DeviceError> {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         if state.lost {
             return Err(DeviceError::Lost);
         }
-        Ok(*state.semaphore(index))
+        Ok(state.semaphores.value(index))
     }
 
     /// Takes one from a semaphore; `false` when there is none to take.
     pub(super) fn take(&self, index: SemIndex) -> bool {
-        self.state.lock().take(index)
+        self.state.lock().semaphores.take(index)
     }
 
     /// Sets every semaphore that programs may use to zero.
     pub(super) fn clear_program_semaphores(&self) {
-        self.state.lock().semaphores[usize::from(map::FIRST_PROGRAM_SEMAPHORE)..].fill(0);
+        self.state.lock().semaphores.clear_those_of_programs();
     }
 
     /// Consumes a doorbell, if one has rung: which one.
     pub(super) fn take_doorbell(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        if !state.take(map::INFERENCE_START) {
-            return None;
-        }
+        let number = state.semaphores.take_doorbell()?;
         state.activity = Activity::Running;
-        let rung = state.outstanding.pop_front();
-        Some(rung.unwrap_or_else(|| state.next_doorbell()))
+        Some(number)
     }
 
     /// Whether one of the `awaited` semaphores is above zero.
     pub(super) fn any_raised(&self, mut awaited: impl Iterator<Item = SemIndex>) -> bool {
-        let mut state = self.state.lock();
-        awaited.any(|index| *state.semaphore(index) > 0)
+        let state = self.state.lock();
+        awaited.any(|index| state.semaphores.value(index) > 0)
     }
 
     /// Counts a collectives barrier that the core has passed.
     pub(super) fn pass_barrier(&self) {
         let mut state = self.state.lock();
-        let passed = state.semaphore(map::COLLECTIVES_BARRIER);
+        let passed = state.semaphores.value_mut(map::COLLECTIVES_BARRIER);
         *passed = passed.wrapping_add(1);
     }
 
@@ -231,7 +213,8 @@ impl Tpb {
     pub(super) fn forget(&self) {
         self.openings.fetch_add(1, Ordering::Relaxed);
         *self.loaded.lock() = Loaded::default();
-        *self.state.lock().semaphore(map::COLLECTIVES_BARRIER) = 0;
+        let mut state = self.state.lock();
+        *state.semaphores.value_mut(map::COLLECTIVES_BARRIER) = 0;
     }
 
     /// Takes note that the core runs nothing.
@@ -310,8 +293,7 @@ impl Tpb {
     /// Takes note that the sequencer has dropped what it did.
     pub(super) fn was_reset(&self) {
         let mut state = self.state.lock();
-        state.semaphores = [0; SEMAPHORES];
-        state.outstanding.clear();
+        state.semaphores.clear();
         state.activity = Activity::Idle;
         self.resetting.store(false, Ordering::Relaxed);
         self.rested.notify_all();
@@ -329,7 +311,7 @@ impl Tpb {
 
     /// Whether the core is idle and no doorbell is outstanding, without waiting.
     pub(super) fn is_at_rest(&self) -> Result<(), DeviceError> {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         if state.lost {
             return Err(DeviceError::Lost);
         }
@@ -398,34 +380,8 @@ impl Tpb {
 }
 
 impl State {
-    fn rests(&mut self) -> bool {
-        self.activity == Activity::Idle && *self.semaphore(map::INFERENCE_START) <= 0
-    }
-
-    fn next_doorbell(&mut self) -> u64 {
-        let number = self.doorbells;
-        self.doorbells += 1;
-        number
-    }
-
-    /// Forgets the latest doorbells that the start semaphore does not count any more.
-    fn forget_doorbells(&mut self) {
-        let counted = usize::try_from(*self.semaphore(map::INFERENCE_START)).unwrap_or(0);
-        self.outstanding.truncate(counted);
-    }
-
-    fn semaphore(&mut self, index: SemIndex) -> &mut i32 {
-        // PANIC: 256 semaphores, eight bits.
-        &mut self.semaphores[usize::from(index.get())]
-    }
-
-    fn take(&mut self, index: SemIndex) -> bool {
-        let value = self.semaphore(index);
-        let above_zero = *value > 0;
-        if above_zero {
-            *value -= 1;
-        }
-        above_zero
+    fn rests(&self) -> bool {
+        self.activity == Activity::Idle && self.semaphores.value(map::INFERENCE_START) <= 0
     }
 }
 
@@ -437,7 +393,7 @@ mod tests {
     fn semaphores_saturate() {
         let tpb = Tpb::new(TpbIndex::new(0));
         let index = SemIndex::new(255);
-        *tpb.state.lock().semaphore(index) = i32::MAX - 1;
+        *tpb.state.lock().semaphores.value_mut(index) = i32::MAX - 1;
         tpb.add(index, 1).unwrap();
         tpb.add(index, 1).unwrap();
         assert_eq!(tpb.value(index), Ok(i32::MAX));
