@@ -111,7 +111,9 @@ fn core_register(core: u8, inside: u64) -> Option<Register> {
         }
         u8::try_from(index).ok()
     };
-    let windows: [(u64, fn(u8, u8) -> Register); 5] = [
+    /// The register of a core and an index.
+    type Make = fn(u8, u8) -> Register;
+    let windows: [(u64, Make); 5] = [
         (EVENTS, Register::Event),
         (SEMAPHORE_READ, Register::SemaphoreRead),
         (SEMAPHORE_SET, Register::SemaphoreSet),
