@@ -187,7 +187,7 @@ pub fn run(kind: Kind, parts: Option<Parts>, test: impl FnOnce(&Rig) + Send) {
     let _ran = kind.with(parts.unwrap_or_default(), test);
 }
 
-/// Makes two tests of each function of a [`Rig`](crate::Rig): one on the simulated machine, one through the driver's interface.
+/// Makes two tests of each function of a [`Rig`]: one on the simulated machine, one through the driver's interface.
 /// `name with parts` says what the machine consists of.
 #[macro_export]
 macro_rules! on_both {

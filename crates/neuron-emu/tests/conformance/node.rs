@@ -124,6 +124,32 @@ impl Node {
         self.call(ioctl::MEM_BUF_COPY64, argument)
     }
 
+    /// Maps a part of the device, stores a byte at its beginning, and unmaps it. The error number otherwise.
+    pub(crate) fn map_and_store(&self, offset: u64, bytes: usize, value: u8) -> Result<(), i32> {
+        let offset = libc::off_t::try_from(offset).unwrap();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the kernel chooses where; nothing else is mapped over.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                protection,
+                libc::MAP_SHARED,
+                self.0.as_raw_fd(),
+                offset,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(Errno::last_raw());
+        }
+        // SAFETY: the mapping is writable, at least a byte long, and nobody else knows of it.
+        unsafe { at.cast::<u8>().write_volatile(value) };
+        // SAFETY: it was mapped above, and no reference into it exists.
+        let unmapped = unsafe { libc::munmap(at, bytes) };
+        assert_eq!(unmapped, 0);
+        Ok(())
+    }
+
     /// Address of BAR0 for BAR_READ and BAR_WRITE.
     pub(crate) fn bar(&self) -> u64 {
         let mut info = DeviceInfo::ZEROED;
