@@ -16,6 +16,7 @@ use super::rings::Rings;
 use super::system::System;
 use super::trace::Event;
 use crate::chip::Chip;
+use crate::complaint::complain;
 use crate::config::{Config, ConfigError};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -140,8 +141,8 @@ impl Device {
 
     /// The real driver would have crashed: says so, and stops the device.
     pub(super) fn stop(&self, pid: u32, bug: Bug) {
-        // A crash of the kernel must be seen, whoever runs this.
-        eprintln!("neuron{}: {bug} (process {pid})", self.index);
+        // A crash of the kernel must be seen, whoever runs this; a standard error that is closed is no reason to panic.
+        complain(&format!("neuron{}: {bug} (process {pid})", self.index));
         self.crashed.store(true, Ordering::Relaxed);
         self.chip.kill();
         self.record(pid, Event::Bug(bug.clone()));
