@@ -29,11 +29,12 @@
 //! * **Mappings** that exist outlive a free, a reset and a kernel BUG, and a forked child inherits them, where the driver has
 //!   them not inherited.
 //! * What each front end does not see is with it: [`seccomp`], [`preload`].
-//! * What nothing public says, and was chosen, is in [`xu_abi::driver::unverified`], [`xu_device::map`] and the tables of
+//! * What nothing public says, and was chosen, is in [`xu_abi::driver::unverified`], [`xu_device::map`] and the table of
 //!   choices of this crate (`choices.rs`).
 
 pub mod call;
 mod chip;
+mod choices;
 mod complaint;
 pub mod config;
 mod driver;

@@ -16,6 +16,7 @@ use super::rings::Rings;
 use super::system::System;
 use super::trace::Event;
 use crate::chip::Chip;
+use crate::choices::{BAR0_BYTES, BAR0_DISTANCE};
 use crate::complaint::complain;
 use crate::config::{Config, ConfigError};
 use parking_lot::Mutex;
@@ -59,11 +60,6 @@ pub(super) struct Bar {
     pub(super) address: u64,
     pub(super) bytes: u64,
 }
-
-/// Bytes of BAR0: every register of both architectures lies below.
-const BAR0_BYTES: u64 = 1 << 32;
-/// From the BAR0 of a device to that of the next, so that an address of one is none of another.
-const BAR0_DISTANCE: u64 = 1 << 36;
 
 impl Device {
     /// Powers a device on.
