@@ -129,6 +129,7 @@ impl Drop for Supervised {
         // Has ended already, perhaps.
         let _ = self.kill();
         let _ = self.wait();
+        self.supervisor.remove_listing();
     }
 }
 
