@@ -1,6 +1,6 @@
 //! What a person should hear: something that works with the device does not work here.
 //!
-//! Used by both front ends.
+//! Used by both front ends, and by the driver when the kernel would have crashed.
 
 use std::io::Write;
 

@@ -13,9 +13,28 @@
 //!   Chip ────── store: one sparse file, offset = address          what the hardware does
 //!               registers, semaphores, DMA queues, notification queues, the simulated machine
 //! ```
+//!
+//! # Limits
+//! What works here and may not work with a device, or is not there at all:
+//! * **Time.** Copies, resets and closes are done at once: no 10 ms at a close, no minutes for a reset unless
+//!   [`Waits::reset`](config::Waits::reset) says so. No figure of latency or throughput means anything.
+//! * **Host chunks** can be as long as the host memory that is configured: the kernel's limit for contiguous memory, typically
+//!   4 MiB, is not there.
+//! * **DMA engines** run whatever DMA_ENG_SET_STATE has told them. Queues of engines that no core of the lane uses are walked in
+//!   the call that starts them. Asynchronous copies that wait in a queue survive a reset of its core.
+//! * **Notification queues** of TOPSPs and SDMA engines are registers: nobody posts there. State buffers are memory without
+//!   effect; the pre-processors of v3 are not there.
+//! * **Semaphore windows** cannot be mapped (RESOURCE_MMAP_INFO: EINVAL): a store is seen by nobody.
+//! * **Not emulated:** HBM_SCRUB_START and HBM_SCRUB_WAIT (EINVAL), DMABUF_FD (EPROTONOSUPPORT), pods, fleet metrics.
+//! * **Mappings** that exist outlive a free, a reset and a kernel BUG, and a forked child inherits them, where the driver has
+//!   them not inherited.
+//! * What each front end does not see is with it: [`seccomp`], [`preload`].
+//! * What nothing public says, and was chosen, is in [`xu_abi::driver::unverified`], [`xu_device::map`] and the table of
+//!   choices of this crate (`choices.rs`).
 
 pub mod call;
 mod chip;
+mod choices;
 mod complaint;
 pub mod config;
 mod driver;

@@ -139,7 +139,10 @@ struct Bugs(PathBuf);
 impl Bugs {
     fn new() -> Self {
         let name = format!("neuron-emu-bugs-{}", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        let file = std::env::temp_dir().join(name);
+        // Of an earlier command with this process id, which was killed.
+        let _there_is_none = std::fs::remove_file(&file);
+        Self(file)
     }
 
     fn lines(&self) -> Vec<String> {

@@ -21,6 +21,7 @@ use crate::memory;
 use crate::nodes::Nodes;
 use crate::settings::Settings;
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -273,14 +274,25 @@ impl Front {
     /// Writes crashes of the kernel where somebody looks for them.
     fn report(&self, emulator: &Emulator) {
         let bugs = emulator.bugs();
-        // CAST: widening. Relaxed: only one of those who see a new one writes, and whichever it is.
-        let seen = self.bugs_seen.swap(bugs.len() as u64, Ordering::Relaxed);
-        if seen == bugs.len() as u64 {
+        // Relaxed, CAST: widening, then below the length of a vector. Each one is written by whoever counts it first.
+        let seen = self
+            .bugs_seen
+            .fetch_max(bugs.len() as u64, Ordering::Relaxed) as usize;
+        let lines: String = bugs
+            .iter()
+            .skip(seen)
+            .map(|bug| format!("{bug}\n"))
+            .collect();
+        if lines.is_empty() {
             return;
         }
         if let Some(file) = std::env::var_os(BUGS) {
-            let lines: String = bugs.iter().map(|bug| format!("{bug}\n")).collect();
-            let _nobody_looks = std::fs::write(file, lines);
+            // Appended: other processes of the program write here, too.
+            let opened = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(file);
+            let _nobody_looks = opened.and_then(|mut file| file.write_all(lines.as_bytes()));
         }
     }
 }

@@ -3,16 +3,15 @@
 //! Called by the chip for every access. Spec `driver.md` sections 5 to 7.
 
 use super::NqBlock;
-use super::choices::NQ_BLOCK_BYTES;
+use crate::choices::NQ_BLOCK_BYTES;
 use xu_abi::driver::arch::Run;
 use xu_abi::driver::core_window::{
     EVENTS, SEMAPHORE_ADD, SEMAPHORE_READ, SEMAPHORE_SET, SEMAPHORE_SUBTRACT, SEMAPHORES,
 };
 use xu_abi::driver::queue_register::{QUEUE_STRIDE, RX_BLOCK, TX_BLOCK};
 use xu_abi::driver::{Arch, QUEUES_PER_ENGINE};
+use xu_device::map::CORE_BLOCK_STRIDE;
 
-/// Bytes of the block of a core.
-const CORE_BYTES: u64 = 0x400_0000;
 /// Bytes of a register.
 const WORD: u64 = 4;
 
@@ -42,7 +41,7 @@ pub(super) enum Register {
 /// The register at `offset`.
 pub(super) fn decode(arch: Arch, offset: u64) -> Register {
     let of_core = || {
-        let (core, inside) = locate(arch.table().core_bar0, offset, CORE_BYTES)?;
+        let (core, inside) = locate(arch.table().core_bar0, offset, CORE_BLOCK_STRIDE)?;
         core_register(u8::try_from(core).ok()?, inside)
     };
     let register = notification(arch, offset)

@@ -11,7 +11,6 @@
 //!                     +-- registers   whatever else was written
 //! ```
 
-mod choices;
 mod decode;
 mod mapping;
 mod registers;
@@ -19,8 +18,8 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use crate::choices::{MOST_CLIENT_BUGS, STATUS_ABORTED, STATUS_IDLE, STATUS_RUNNING};
 use crate::config::{Config, ConfigError};
-use choices::{MOST_CLIENT_BUGS, STATUS_ABORTED, STATUS_IDLE, STATUS_RUNNING};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

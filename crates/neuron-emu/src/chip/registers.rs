@@ -2,9 +2,9 @@
 //!
 //! Called by the driver for BAR_READ and BAR_WRITE, which has refused what it refuses, and when it programs a ring.
 
-use super::choices::{CONFIG_ENABLED, NQ_SLOTS, POINTER_ID_SHIFT, POINTER_INDEX};
 use super::decode::{Register, decode, notification_base};
 use super::{Chip, NqBlock, status_register, tpb};
+use crate::choices::{CONFIG_ENABLED, NQ_SLOTS, POINTER_ID_SHIFT, POINTER_INDEX};
 use xu_abi::DeviceAddr;
 use xu_abi::driver::notification::nq_register::{
     NQ_BASE_HIGH, NQ_BASE_LOW, NQ_HEAD, NQ_SIZE, NQ_STRIDE,

@@ -12,8 +12,8 @@
 //!   block of a TOPSP       its cookie                    4 MiB
 //! ```
 
-use super::choices::FILE_BYTES;
 use super::mapping::Mapping;
+use crate::choices::FILE_BYTES;
 use crate::config::Config;
 use core::num::NonZeroUsize;
 use nix::errno::Errno;

@@ -16,6 +16,8 @@ use super::rings::Rings;
 use super::system::System;
 use super::trace::Event;
 use crate::chip::Chip;
+use crate::choices::{BAR0_BYTES, BAR0_DISTANCE};
+use crate::complaint::complain;
 use crate::config::{Config, ConfigError};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -58,11 +60,6 @@ pub(super) struct Bar {
     pub(super) address: u64,
     pub(super) bytes: u64,
 }
-
-/// Bytes of BAR0: every register of both architectures lies below.
-const BAR0_BYTES: u64 = 1 << 32;
-/// From the BAR0 of a device to that of the next, so that an address of one is none of another.
-const BAR0_DISTANCE: u64 = 1 << 36;
 
 impl Device {
     /// Powers a device on.
@@ -140,8 +137,8 @@ impl Device {
 
     /// The real driver would have crashed: says so, and stops the device.
     pub(super) fn stop(&self, pid: u32, bug: Bug) {
-        // A crash of the kernel must be seen, whoever runs this.
-        eprintln!("neuron{}: {bug} (process {pid})", self.index);
+        // A crash of the kernel must be seen, whoever runs this; a standard error that is closed is no reason to panic.
+        complain(&format!("neuron{}: {bug} (process {pid})", self.index));
         self.crashed.store(true, Ordering::Relaxed);
         self.chip.kill();
         self.record(pid, Event::Bug(bug.clone()));

@@ -30,11 +30,9 @@ use std::collections::BTreeMap;
 use xu_abi::driver::errno::{EACCES, EINVAL, ENOMEM};
 use xu_abi::driver::unverified::{EMULATED_POISON, EMULATED_POISON_BYTES};
 use xu_abi::driver::{
-    MemAlloc, MemAllocV2, MemAllocV2MemType, MemAllocV2MemType64, MemFree, MemType,
+    MAX_CORES_PER_DEVICE, MemAlloc, MemAllocV2, MemAllocV2MemType, MemAllocV2MemType64, MemFree,
+    MemType,
 };
-
-/// Cores that the driver has room for: of an allocation, no other core is refused.
-const CORES: u32 = 8;
 
 /// Makes a chunk with fresh contents.
 pub(super) fn allocate(device: &Device, request: &Request) -> Result<Chunk, Failure> {
@@ -192,7 +190,7 @@ impl Wanted {
     fn request(&self, call: &Call<'_>) -> Result<Request, Failure> {
         // CAST: at most 4 memories.
         let channels = call.device.table().hbm.len() as u32;
-        if self.dram_channel >= channels || self.nc_id >= CORES {
+        if self.dram_channel >= channels || self.nc_id >= MAX_CORES_PER_DEVICE {
             return Err(Failure::Errno(EINVAL));
         }
         let (place, unknown) = if self.host_memory == 0 {

@@ -1,13 +1,11 @@
 //! Pods: an emulated host belongs to none.
 //!
-//! Spec `driver.md` section 3, last row, which does not say what a host outside a pod is told: the choices are here.
+//! Spec `driver.md` section 3, last row, which does not say what a host outside a pod is told: see [`choices`](crate::choices).
 
 use super::call::{Call, Failure, Handled};
+use crate::choices::NO_NODE;
 use xu_abi::driver::errno::EINVAL;
 use xu_abi::driver::{PodCtrl, PodCtrlV2, PodInfo, PodStatus, PodStatusV2};
-
-/// The node of a host that is in no pod.
-const NO_NODE: i8 = -1;
 
 /// POD_INFO: no type, no name, no size.
 pub(super) fn pod_info(call: &Call<'_>) -> Handled {

@@ -7,14 +7,13 @@ mod refused;
 
 use super::bug::Bug;
 use super::call::{Call, Failure, Handled};
+use crate::choices::MOST_REGISTERS;
 use refused::is_refused;
 use xu_abi::driver::errno::{EINVAL, ENOMEM};
 use xu_abi::driver::window::{Block, Resource, Window};
 use xu_abi::driver::{BarRw, ReadHwCounters, ResourceMmapInfo};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Most registers whose addresses fit what the kernel can allocate at once, 4 MiB.
-const MOST_REGISTERS: u32 = (4 << 20) / 8;
 /// The BAR that holds memory.
 const MEMORY_BAR: u32 = 2;
 

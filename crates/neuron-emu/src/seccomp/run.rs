@@ -56,6 +56,7 @@ pub fn run_in<T: Send>(
         let _it_waits = go.send(());
         let returned = thread.join();
         supervisor.processes.abandon(std::process::id());
+        supervisor.remove_listing();
         match returned {
             Ok(Some(value)) => Ok(value),
             Ok(None) => Err(Unavailable::Other("the thread was not let go".into())),

@@ -2,7 +2,7 @@
 
 use super::supervisor::Supervisor;
 use super::unavailable::Unavailable;
-use super::{DEVICES, available, filter, listener, raise_descriptor_limit, sys};
+use super::{DEVICES, available, filter, sys};
 use crate::driver::Emulator;
 use std::io;
 use std::os::fd::AsFd;
@@ -58,7 +58,7 @@ impl Supervised {
         available()?;
         let (ours, theirs) = UnixStream::pair().map_err(SpawnError::Start)?;
         let end = ours.try_clone().map_err(SpawnError::Start)?;
-        filter_in_child(command, theirs);
+        sys::filter_in_child(command, filter::program(), theirs);
         let (ready, supervisor) = sync_channel(1);
         let thread = {
             let (emulator, devices) = (Arc::clone(emulator), devices.to_owned());
@@ -129,6 +129,7 @@ impl Drop for Supervised {
         // Has ended already, perhaps.
         let _ = self.kill();
         let _ = self.wait();
+        self.supervisor.remove_listing();
     }
 }
 
@@ -142,17 +143,6 @@ impl Drop for Guard {
             let _ended = child.wait();
         }
     }
-}
-
-/// Has the child put the filter on itself and send the listener, between fork and exec: system calls only.
-fn filter_in_child(command: &mut Command, socket: UnixStream) {
-    let filter = filter::program();
-    sys::before_exec(command, move || {
-        raise_descriptor_limit()?;
-        let listener = listener::install(&filter)?;
-        sys::send_descriptor(socket.as_fd(), listener.as_fd())?;
-        Ok(())
-    });
 }
 
 fn supervise(

@@ -92,6 +92,12 @@ impl Supervisor {
         }
     }
 
+    /// Removes the listing of the nodes: the thread that serves may not come to it before this process exits. Who lists
+    /// them later gets another one.
+    pub(super) fn remove_listing(&self) {
+        drop(self.listing.lock().take());
+    }
+
     fn receive(self: &Arc<Self>) {
         let Some(call) = self.listener.receive() else {
             return;

@@ -8,6 +8,7 @@
     reason = "seccomp, its listener, pidfd and kcmp; each block says why"
 )]
 
+use super::{listener, raise_descriptor_limit};
 use core::mem::{size_of, zeroed};
 use nix::errno::Errno;
 use nix::libc::{
@@ -15,8 +16,9 @@ use nix::libc::{
     seccomp_notif_sizes, sock_filter, sock_fprog,
 };
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
-use std::io::{self, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -217,14 +219,16 @@ struct Control {
     padding: c_int,
 }
 
-/// Has a command call `step` in the child, before the program begins.
-///
-/// `step` must be made of system calls only: no allocation, no lock. The callers are in this front end.
-pub(super) fn before_exec(
-    command: &mut Command,
-    step: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
-) {
-    // SAFETY: the rule for `step` is the one of `pre_exec`, and its only caller keeps it: `supervised.rs`.
+/// Has the child put the filter on itself and send the listener, between fork and exec.
+pub(super) fn filter_in_child(command: &mut Command, filter: Vec<sock_filter>, socket: UnixStream) {
+    let step = move || {
+        raise_descriptor_limit()?;
+        let listener = listener::install(&filter)?;
+        send_descriptor(socket.as_fd(), listener.as_fd())?;
+        Ok(())
+    };
+    // SAFETY: the step is made of system calls on what was made before the fork: getrlimit, setrlimit, prctl, seccomp,
+    // sendmsg, close. It neither allocates nor locks, also when it fails: an error is a number.
     unsafe { command.pre_exec(step) };
 }
 

@@ -23,10 +23,13 @@ impl Caller for Target<'_> {
     }
 
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), NotCopied> {
-        memory::read(self.tid, address, into)
+        memory::read(self.tid, address, into)?;
+        // Only now is it known whose memory it was: the number of a thread that has ended can be another's.
+        self.still(into.len())
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), NotCopied> {
+        self.still(bytes.len())?;
         memory::write(self.tid, address, bytes)
     }
 
@@ -36,9 +39,17 @@ impl Caller for Target<'_> {
 }
 
 impl Target<'_> {
+    /// That the call still waits, so that the thread is the one that made it.
+    fn still(&self, bytes: usize) -> Result<(), NotCopied> {
+        if self.listener.is_waiting(self.id) {
+            return Ok(());
+        }
+        Err(NotCopied(bytes))
+    }
+
     /// A path in its memory. `None` when the pointer is bad or the text too long: the kernel says which.
     pub(super) fn path(&self, address: u64) -> Option<PathBuf> {
-        memory::path(self.tid, address)
+        memory::path(self.tid, address).filter(|_| self.listener.is_waiting(self.id))
     }
 
     /// What a relative path starts from: the directory `descriptor`, or the current one.

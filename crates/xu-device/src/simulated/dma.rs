@@ -14,12 +14,10 @@ use super::rings::{Head, QueueStatus, RingSpec, RingState, Rings};
 use super::sequencer::Progress;
 use crate::device::{DeviceError, DmaQueue};
 use xu_abi::DeviceAddr;
-use xu_abi::descriptor::{DESCRIPTOR_SIZE, MAX_TRANSFER, META_PLAIN_COPY, META_WRITE_BARRIER};
-
-const RING_ALIGN: u64 = 256;
-const MIN_DESCRIPTORS: u32 = 32;
-const MAX_DESCRIPTORS: u32 = 16_777_200;
-const GRANULE: u32 = 16;
+use xu_abi::descriptor::{
+    DESCRIPTOR_SIZE, MAX_TRANSFER, META_PLAIN_COPY, META_WRITE_BARRIER, RING_ALIGN, RING_GRANULE,
+    RING_MAX_DESCRIPTORS, RING_MIN_DESCRIPTORS,
+};
 
 /// One DMA queue. A fresh one has no rings.
 #[derive(Debug, Default)]
@@ -82,8 +80,8 @@ impl Queue {
         rx: DeviceAddr,
         descriptors: u32,
     ) -> Result<(), DeviceError> {
-        let allowed = MIN_DESCRIPTORS..=MAX_DESCRIPTORS;
-        if !allowed.contains(&descriptors) || !descriptors.is_multiple_of(GRANULE) {
+        let allowed = RING_MIN_DESCRIPTORS..=RING_MAX_DESCRIPTORS;
+        if !allowed.contains(&descriptors) || !descriptors.is_multiple_of(RING_GRANULE) {
             return Err(DeviceError::BadArgument {
                 what: "descriptors of a ring",
                 value: u64::from(descriptors),

@@ -11,9 +11,7 @@ use xu_abi::driver::arch::at;
 use xu_abi::driver::errno::{EINVAL, ENOMEM, EPERM};
 use xu_abi::driver::window::{Block, Resource, Window};
 use xu_abi::driver::{Arch, ProgramEngine, ProgramEngineNc, ProgramEngineNc64};
-
-/// Bytes of the block of a core.
-const CORE_BLOCK: u64 = 0x400_0000;
+use xu_device::map::CORE_BLOCK_STRIDE;
 
 /// PROGRAM_ENGINE: through core 0.
 pub(in crate::driver) fn program_engine(call: &Call<'_>) -> Handled {
@@ -94,7 +92,7 @@ fn windows(arch: Arch) -> impl Iterator<Item = Range<u64>> {
     let table = arch.table();
     let cores = (0..table.cores.into())
         .filter_map(|core| at(table.core_pa, core))
-        .map(|base| base..base + CORE_BLOCK);
+        .map(|base| base..base + CORE_BLOCK_STRIDE);
     let topsps = (0..table.topsps.into())
         .filter_map(move |id| Window::of(arch, Block::Topsp, id, Resource::All))
         .map(|window| window.offset..window.offset + window.bytes);

@@ -4,15 +4,13 @@
 
 use super::chunks::Chunk;
 use super::pools::Place;
+use crate::choices::GARBAGE_HANDLE;
 use crate::driver::call::{Call, Failure, Handled};
 use xu_abi::driver::errno::{EAGAIN, EINVAL, ENOMEM, EPROTONOSUPPORT};
 use xu_abi::driver::{
     DmabufFd, DumpMemChunks, MemChunk, MemGetExtendedInfo, MemGetInfo, MemGetMcMmapInfo,
     MemGetMcMmapInfoV2, MemGetPa,
 };
-
-/// What MEM_GET_EXTENDED_INFO leaves in place of the handle: looks like an address of the kernel, and is no handle.
-const GARBAGE: u64 = 0xFFFF_8880_0000_0000;
 
 /// MEM_GET_PA.
 pub(in crate::driver) fn mem_get_pa(call: &Call<'_>) -> Handled {
@@ -37,7 +35,7 @@ pub(in crate::driver) fn mem_get_extended_info(call: &Call<'_>) -> Handled {
     let chunk = call.device.chunks.lock().named(asked.mem_handle);
     let chunk = chunk.ok_or(Failure::Positive(EINVAL))?;
     let answer = MemGetExtendedInfo {
-        mem_handle: GARBAGE | chunk.pa,
+        mem_handle: GARBAGE_HANDLE | chunk.pa,
         version: !asked.version,
         host_memory: chunk.is_host().into(),
         mmap_offset: chunk.pa,

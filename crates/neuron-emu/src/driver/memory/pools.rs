@@ -8,14 +8,12 @@
 //! Spec `driver.md` section 8; `driver_emulation.md` section 2. Addresses are those that DMA engines see.
 
 use super::extents::Extents;
+use crate::choices::LARGEST_SHARE;
 use crate::config::Config;
 use std::ops::Range;
 use xu_abi::driver::unverified::EMULATED_HOST_CHUNKS;
 use xu_abi::driver::{HBM_RESERVED, PAGE, SMALL_CHUNK, SMALL_POOL};
 
-/// The part of an HBM that firmware has, and the part that is the small pool, at most: on a device of full size neither
-/// limit is reached before the constants of the driver are.
-const LARGEST_SHARE: u64 = 16;
 /// The driver's own host memory, at the end of that of the device: a buffer to copy through, and a ring.
 const OWN: u64 = BOUNCE + PAGE;
 /// Bytes that the driver copies through its own memory at once.
