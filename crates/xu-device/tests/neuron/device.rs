@@ -192,6 +192,38 @@ fn cores_that_the_chip_does_not_have_are_refused() {
 }
 
 #[test]
+fn a_device_that_cannot_be_is_refused_without_a_call() {
+    let script = Script::new(V2);
+    for device in [64, u32::MAX] {
+        let options = Options {
+            device,
+            ..options(&script)
+        };
+        let refused = NeuronDevice::open(&script.kernel(), &options).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains(&device.to_string()), "{text}");
+        assert!(script.events().is_empty());
+    }
+}
+
+/// A reset destroys the rings, and a mapping does not keep them.
+#[test]
+fn d7_notification_rings_are_unmapped_before_the_reset_that_frees_them() {
+    let (script, device) = open(V2);
+    device.open_notification_queue(CORE, 4, 4096).unwrap();
+    let _kept = device.allocate(Place::Host, 64, 64).unwrap();
+    script.events();
+    device.close();
+    let events = script.events();
+    let first = |name: &str| events.iter().position(|event| event.starts_with(name));
+    let reset = first("NC_RESET").unwrap();
+    assert!(
+        first("unmap 4096").is_some_and(|unmap| unmap < reset),
+        "{events:?}"
+    );
+}
+
+#[test]
 fn a_survey_attaches_to_nothing() {
     let script = Script::new(V3);
     let found = survey(&script.kernel(), script.root()).unwrap();

@@ -138,3 +138,16 @@ fn memory_is_counted_by_core_and_its_exhaustion_says_what_is_left() {
     device.release(memory).unwrap();
     assert_eq!(device.memory_use(HBM).unwrap().used, 0);
 }
+
+/// `driver.md` section 3: a copy that has timed out may still be under way.
+#[test]
+fn d4_memory_of_a_copy_that_timed_out_is_not_given_back_to_the_driver() {
+    let (script, device) = open(V2);
+    let memory = device.allocate(HBM, 2 << 20, 64).unwrap();
+    script.answer(&ioctl::MEM_BUF_COPY64, Answer::Errno(errno::EPERM));
+    let refused = device.write(memory, &[1; 8]).unwrap_err();
+    assert_eq!(refused.status(), Status::EXEC_HW_ERR_DMA_ABORT);
+    script.calls();
+    device.release(memory).unwrap();
+    assert!(!script.names().contains(&"MEM_FREE"));
+}

@@ -229,7 +229,7 @@ impl Kernel for Script {
             buffers: call.buffers().iter().map(|b| b.bytes().to_vec()).collect(),
         };
         state.made.push(made);
-        if name == "MEM_FREE" {
+        if matches!(name, "MEM_FREE" | "NC_RESET") {
             state.events.push(name.to_owned());
         }
         match state.replies.get_mut(name).and_then(VecDeque::pop_front) {

@@ -286,7 +286,7 @@ impl Memory {
             return stored.ok_or_else(|| self.unreachable(to, bytes.len()));
         }
         match region {
-            Region::Chunk(chunk, _) => Ok(chunk.write(offset, bytes)?),
+            Region::Chunk(chunk, _) => copied(&chunk, chunk.write(offset, bytes)),
             Region::Ring(_) => Err(self.unreachable(to, bytes.len())),
         }
     }
@@ -300,7 +300,7 @@ impl Memory {
             Some(mapping) if is_short => words::load(mapping, offset as usize, into)
                 .ok_or_else(|| self.unreachable(from, length)),
             _ => match &region {
-                Region::Chunk(chunk, _) => Ok(chunk.read(offset, into)?),
+                Region::Chunk(chunk, _) => copied(chunk, chunk.read(offset, into)),
                 Region::Ring(_) => Err(self.unreachable(from, length)),
             },
         }
@@ -321,7 +321,7 @@ impl Memory {
         }
         let mut word = [0; WORD];
         match region {
-            Region::Chunk(chunk, _) => chunk.read(offset, &mut word)?,
+            Region::Chunk(chunk, _) => copied(&chunk, chunk.read(offset, &mut word))?,
             Region::Ring(_) => return Err(self.unreachable(from, WORD)),
         }
         Ok(u32::from_ne_bytes(word))
@@ -345,4 +345,14 @@ impl Memory {
             DriverError::Forked.into()
         }
     }
+}
+
+/// What became of a copy. When it has timed out the device may still be at it: the memory is not given to anybody else.
+fn copied(chunk: &Chunk, result: Result<(), DriverError>) -> Result<(), DeviceError> {
+    result.map_err(|error| {
+        if error.meaning() == Some(Meaning::DmaAborted) {
+            chunk.leak();
+        }
+        error.into()
+    })
 }

@@ -157,6 +157,9 @@ impl NeuronDevice {
     /// the chip open; [`DriverError::BadArgument`] for cores that the chip does not have; [`DriverError::Open`],
     /// [`DriverError::Version`], [`DriverError::Architecture`], [`DriverError::ResetFailed`], and what the driver answers.
     pub fn open(kernel: &Arc<dyn Kernel>, options: &Options) -> Result<Arc<Self>, DriverError> {
+        let mark = &ioctl::CRWL_NC_RANGE_MARK_EXT0;
+        let last = u64::from(MAX_DEVICES) - 1;
+        calls::within(mark, "index of a device", options.device, 0..=last)?;
         let mut shared = Shared::lock()?;
         let claims = shared.claims(kernel, &options.directory, options.device)?;
         let cores = check_cores(claims.identity(), options.cores.clone())?;
@@ -292,7 +295,8 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.notifications.close();
+        // Unmapped before the reset, which frees them.
+        self.notifications.close(&self.memory);
         if self.memory.is_in_use() {
             // The cores may still be at it. Refused on a device that is lost, and in a child of a fork: nothing is freed then.
             let _ = self.node().reset_cores(bits(&self.cores));

@@ -190,10 +190,11 @@ impl Notifications {
         Ok(full[0] & ours != 0)
     }
 
-    /// Disables what is open: the hardware writes nothing any more.
-    pub(super) fn close(&self) {
+    /// Disables what is open, so that the hardware writes nothing any more, and unmaps it.
+    pub(super) fn close(&self, memory: &Memory) {
         for (core, open) in (0..).zip(&self.cores) {
-            let ours = mask(&open.lock());
+            let mut open = open.lock();
+            let ours = mask(&open);
             if ours != 0 {
                 let enabled = block(&self.node, core) + NQ_ENABLE;
                 let mut mask = [0];
@@ -202,6 +203,9 @@ impl Notifications {
                     .node
                     .read_registers(&[enabled], &mut mask)
                     .and_then(|()| self.node.write_registers(&[(enabled, mask[0] & !ours)]));
+            }
+            for queue in open.iter_mut().filter_map(Option::take) {
+                memory.remove_ring(queue.ring());
             }
         }
     }
