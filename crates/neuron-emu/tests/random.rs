@@ -143,8 +143,9 @@ fn check(emulator: &std::sync::Arc<Emulator>, seed: u64) {
     }
     for (node, mut remains) in emulator.remains().nodes.into_iter().enumerate() {
         let gone = remains.gone.take();
-        // Only the last close of an attached process drops its locks: a process that is not attached keeps one for ever.
+        // Only the last close of an attached process gives these back: one that is not attached leaves them for ever.
         remains.locked.clear();
+        remains.resets.clear();
         assert!(remains.is_clean(), "seed {seed}, neuron{node}: {remains}");
         let path = format!("/dev/neuron{node}");
         let open = || nix::fcntl::open(path.as_str(), OFlag::O_RDWR, Mode::empty()).is_ok();

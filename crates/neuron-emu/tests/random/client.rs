@@ -1,5 +1,10 @@
 //! A program that calls the driver at random, reproducibly.
 
+#![allow(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one of several calls is made, for the same reason"
+)]
+
 use nix::libc::{self, c_void};
 use std::ffi::CString;
 use xu_abi::driver::ioctl::{ALL, Argument, Ioctl};
