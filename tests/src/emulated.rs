@@ -3,9 +3,12 @@
 //! Used by [`Rig`](crate::Rig).
 
 use crate::Parts;
-use neuron_emu::{Config, Emulator, run};
+use neuron_emu::seccomp::run_in;
+use neuron_emu::{Config, Emulator};
 use nrta::{Backend, Builder, Runtime};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use xu_abi::driver::Arch;
 use xu_device::Device;
 use xu_device::neuron::{Kernel, NeuronDevice, Options, System};
@@ -21,6 +24,8 @@ const SHARE_OF_V3: u64 = 2;
 #[derive(Clone, Debug)]
 pub struct Emulated {
     emulator: Arc<Emulator>,
+    /// Where its nodes are. The backend shares descriptors by directory, so tests of one process have one each.
+    directory: PathBuf,
     /// Cores of each device that are used.
     cores: u16,
     hbm_bytes: u64,
@@ -47,7 +52,10 @@ impl Emulated {
             faults: parts.faults.clone(),
             ..Config::default()
         };
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
         Self {
+            directory: PathBuf::from(format!("/dev/emulated-{number}")),
             emulator: Emulator::start(config).expect("devices of these parts start"),
             cores: parts.tpbs,
             hbm_bytes: parts.hbm_bytes,
@@ -60,12 +68,12 @@ impl Emulated {
         &self.emulator
     }
 
-    /// Has `test` run with the devices at `/dev/neuron0`, ...; `None` where that is not permitted.
+    /// Has `test` run with the devices in a directory of their own; `None` where that is not permitted.
     ///
     /// # Panics
     /// When the driver would have crashed, or has not got everything back.
     pub fn run<T: Send>(&self, test: impl FnOnce() -> T + Send) -> Option<T> {
-        match run(&self.emulator, test) {
+        match run_in(&self.emulator, &self.directory, test) {
             Ok(value) => {
                 self.check();
                 Some(value)
@@ -89,6 +97,7 @@ impl Emulated {
         let cores = u32::from(self.emulator.config().arch.table().cores);
         Runtime::builder()
             .backend(Backend::RealDriver)
+            .neuron_device_directory(&self.directory)
             .first_core(device * cores)
     }
 
@@ -99,6 +108,7 @@ impl Emulated {
     #[must_use]
     pub fn device(&self, device: u32) -> Arc<dyn Device> {
         let options = Options {
+            directory: self.directory.clone(),
             device,
             cores: Some(0..u8::try_from(self.cores).expect("a chip has fewer")),
             hbm_bytes: Some(self.hbm_bytes),

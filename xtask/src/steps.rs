@@ -175,7 +175,7 @@ fn features(run: &mut Run<'_>) -> Verdict {
     need(&tools::CLIPPY, run)?;
     need(&tools::HACK, run)?;
     let output = run
-        .command("cargo hack clippy --workspace --feature-powerset --locked -- -D warnings")
+        .command("cargo hack clippy --workspace --feature-powerset --group-features metrics,bytes,tokio --locked -- -D warnings")
         .run()?;
     match count::combinations(&output) {
         Some(combinations) => Ok(format!("{combinations} combinations")),
@@ -185,6 +185,9 @@ fn features(run: &mut Run<'_>) -> Verdict {
 
 /// Neither runner runs benches: they are not among the targets that `--tests` selects.
 fn tests(run: &mut Run<'_>) -> Verdict {
+    // Tests start them: the command, and the library that it preloads.
+    run.command("cargo build -q -p neuron-emu -p neuron-emu-preload --all-features --locked")
+        .run()?;
     let nextest = tools::is_present(&tools::NEXTEST, run);
     let command = if nextest && std::env::var_os("CI").is_some() {
         "cargo nextest run --workspace --all-features --locked --no-fail-fast --profile ci"

@@ -18,6 +18,10 @@ use std::thread;
 /// else of this process is. Several may run at once, each with an emulator of its own or with a common one.
 /// Descriptors that the closure leaves open count as closed when it returns.
 ///
+/// To the driver all of this process is one: what a closure opens under one emulator and keeps for the whole process, as the
+/// real-driver backend keeps its claims, a closure under another emulator must not use. Give each its own process, or
+/// its own directory ([`run_in`]).
+///
 /// # Errors
 /// [`Unavailable`]: the closure was not called.
 ///

@@ -223,6 +223,23 @@ fn d7_notification_rings_are_unmapped_before_the_reset_that_frees_them() {
     );
 }
 
+/// What the cores may be at for ever is not given to anybody else.
+#[test]
+fn d7_memory_that_is_left_stays_when_the_reset_at_the_end_fails() {
+    let (script, device) = open(V2);
+    let _kept = device.allocate(Place::Host, 64, 64).unwrap();
+    script.reply(&ioctl::NC_RESET_READY, |call| {
+        edit(call, |ready: &mut DeviceReady| ready.result = 1)
+    });
+    script.events();
+    device.close();
+    assert!(
+        !script.names().contains(&"MEM_FREE"),
+        "{:?}",
+        script.names()
+    );
+}
+
 #[test]
 fn a_survey_attaches_to_nothing() {
     let script = Script::new(V3);

@@ -238,6 +238,15 @@ impl Memory {
             .any(|region| matches!(region, Region::Chunk(..)))
     }
 
+    /// Gives none of it back: the cores may be at it for ever.
+    pub(super) fn leak(&self) {
+        for region in self.regions.read().values() {
+            if let Region::Chunk(chunk, _) = region {
+                chunk.leak();
+            }
+        }
+    }
+
     /// Takes a notification ring up, so that its records can be read.
     pub(super) fn insert_ring(&self, ring: &Arc<NqRing>) {
         let region = Region::Ring(Arc::clone(ring));

@@ -298,8 +298,10 @@ impl Drop for Live {
         // Unmapped before the reset, which frees them.
         self.notifications.close(&self.memory);
         if self.memory.is_in_use() {
-            // The cores may still be at it. Refused on a device that is lost, and in a child of a fork: nothing is freed then.
-            let _ = self.node().reset_cores(bits(&self.cores));
+            // The cores may still be at it. Refused on a device that is lost, and in a child of a fork; or the reset fails.
+            if self.node().reset_cores(bits(&self.cores)).is_err() {
+                self.memory.leak();
+            }
         }
     }
 }
