@@ -52,3 +52,8 @@ pub use driver::{
 };
 pub use seccomp::{Supervised, Unavailable, run};
 pub use settings::{SettingError, Settings};
+
+/// The examples of the page about it.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/emulator.md")]
+struct Page;
