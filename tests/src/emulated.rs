@@ -3,8 +3,9 @@
 //! Used by [`Rig`](crate::Rig).
 
 use crate::Parts;
+use crate::preloaded;
 use neuron_emu::seccomp::run_in;
-use neuron_emu::{Config, Emulator};
+use neuron_emu::{Config, Emulator, Settings};
 use nrta::{Backend, Builder, Runtime};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use xu_abi::driver::Arch;
 use xu_device::Device;
 use xu_device::neuron::{Kernel, NeuronDevice, Options, System};
+use xu_device::simulated::FaultPlan;
 
 /// What firmware and the driver itself take of each HBM.
 const OVERHEAD: u64 = 64 << 20;
@@ -55,34 +57,76 @@ impl Emulated {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         Self {
-            directory: PathBuf::from(format!("/dev/emulated-{number}")),
+            directory: preloaded::directory()
+                .unwrap_or_else(|| PathBuf::from(format!("/dev/emulated-{number}"))),
             emulator: Emulator::start(config).expect("devices of these parts start"),
             cores: parts.tpbs,
             hbm_bytes: parts.hbm_bytes,
         }
     }
 
-    /// The driver, for what only a test of it asks.
+    /// The driver, for what only a test of it asks; `None` where the preloaded library has it.
     #[must_use]
-    pub fn emulator(&self) -> &Arc<Emulator> {
-        &self.emulator
+    pub fn emulator(&self) -> Option<&Arc<Emulator>> {
+        preloaded::directory().is_none().then_some(&self.emulator)
     }
 
-    /// Has `test` run with the devices in a directory of their own; `None` where that is not permitted.
+    /// Has `test` run with the devices in a directory of their own. Where that is not permitted, `None`: then it has run in another
+    /// process, over the preloaded library, or was skipped, which it has said.
     ///
     /// # Panics
     /// When the driver would have crashed, or has not got everything back.
     pub fn run<T: Send>(&self, test: impl FnOnce() -> T + Send) -> Option<T> {
-        match run_in(&self.emulator, &self.directory, test) {
+        if preloaded::directory().is_some() {
+            return Some(test());
+        }
+        let outcome = if preloaded::is_chosen() {
+            Err("seccomp notification was not chosen".to_owned())
+        } else {
+            run_in(&self.emulator, &self.directory, test).map_err(|why| why.to_string())
+        };
+        let why = match outcome {
             Ok(value) => {
                 self.check();
-                Some(value)
+                return Some(value);
             }
-            Err(unavailable) => {
-                println!("skipped: {unavailable}");
-                None
-            }
+            Err(why) => why,
+        };
+        match self
+            .settings()
+            .and_then(|settings| preloaded::run_again(&settings))
+        {
+            Ok(()) => println!("{}: {why}", preloaded::SAID),
+            Err(neither) => println!("skipped: {why}; {neither}"),
         }
+        None
+    }
+
+    /// What the preloaded library is to emulate.
+    fn settings(&self) -> Result<Settings, String> {
+        let config = self.emulator.config();
+        if config.faults != FaultPlan::default() {
+            return Err("the library gets no plan of faults".to_owned());
+        }
+        let arch = match config.arch {
+            Arch::V2 => "v2",
+            Arch::V3 => "v3",
+        };
+        let words = [
+            ("arch", arch.to_owned()),
+            ("devices", config.devices.to_string()),
+            ("hbm-bytes", config.hbm_bytes.to_string()),
+            ("host-bytes", config.host_bytes.to_string()),
+            ("seed", config.seed.to_string()),
+            ("dev", self.directory.display().to_string()),
+        ];
+        let mut settings = Settings::default();
+        for (key, value) in words {
+            settings
+                .set(key, &value)
+                .map_err(|wrong| wrong.to_string())?;
+        }
+        Ok(settings)
     }
 
     fn check(&self) {

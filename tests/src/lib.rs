@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!   test ── Rig ──┬── a simulated machine
-//!                 '── the driver's interface, through real system calls, with the emulator behind it
+//!                 '── the driver's interface, through real system calls, with the emulator behind it;
+//!                     where these cannot be answered, in another process over the preloaded library
 //! ```
 
 pub mod emulated;
 mod meddler;
+pub mod preloaded;
 pub mod rig;
 
+pub use emulated::Emulated;
 pub use meddler::{AlterDoorbell, AlterWrite, Meddler};
 pub use rig::{Kind, Parts, Rig};
 

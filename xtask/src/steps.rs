@@ -206,8 +206,8 @@ fn tests(run: &mut Run<'_>) -> Verdict {
     Ok(format!("{counted}{runner}{driver}"))
 }
 
-/// What becomes of tests over the driver's interface: where no system call can be answered they print that they are skipped,
-/// which a runner counts as passed.
+/// What becomes of tests over the driver's interface: where no system call can be answered they run over the preloaded library, or print
+/// that they are skipped, which a runner counts as passed.
 fn driver_interface(run: &mut Run<'_>) -> Result<String, Stop> {
     let output = run
         .command("cargo run -q -p neuron-emu --example available --all-features --locked")
@@ -215,7 +215,9 @@ fn driver_interface(run: &mut Run<'_>) -> Result<String, Stop> {
     let said = output.lines().last().unwrap_or_default().trim();
     Ok(match said {
         "available" => String::new(),
-        why => format!("; those over the driver's interface are skipped: {why}"),
+        why => format!(
+            "; those over the driver's interface ran over the preloaded library, or were skipped: {why}"
+        ),
     })
 }
 
