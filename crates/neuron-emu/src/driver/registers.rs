@@ -7,6 +7,7 @@ mod refused;
 
 use super::bug::Bug;
 use super::call::{Call, Failure, Handled};
+use super::trace::Event;
 use crate::choices::MOST_REGISTERS;
 use refused::is_refused;
 use xu_abi::driver::errno::{EINVAL, ENOMEM};
@@ -62,6 +63,8 @@ pub(super) fn bar_write(call: &Call<'_>) -> Handled {
             return Err(Failure::Errno(EINVAL));
         }
         call.device.chip.write_register(offset, value);
+        call.device
+            .record(call.pid(), Event::Register { offset, value });
         // The head of a notification ring has to stay between its old value and the tail.
         for misuse in call.device.chip.client_bugs() {
             call.device.warn(call.pid(), misuse);

@@ -59,6 +59,13 @@ pub enum Event {
         /// What came of it.
         answer: Answer,
     },
+    /// BAR_WRITE wrote a register. The ioctl itself comes after it, with pointers in its argument.
+    Register {
+        /// Bytes from the beginning of BAR0.
+        offset: u64,
+        /// What was written.
+        value: u32,
+    },
     /// A mapping was asked for.
     Map {
         /// Of this file.

@@ -1,10 +1,11 @@
 //! The trace.
 
-use crate::program::{ARGUMENT, Program, WriteOnly, emulator};
+use crate::program::{ARGUMENT, BUFFER, Program, WriteOnly, emulator};
+use crate::user::User;
 use neuron_emu::{Event, MapRequest, Traced};
 use xu_abi::driver::errno::{Answer, EACCES, EINVAL};
-use xu_abi::driver::ioctl::{CINIT_SET_STATE, DEVICE_INIT, DMA_ENG_INIT};
-use xu_abi::driver::{CinitSet, CoreInit};
+use xu_abi::driver::ioctl::{BAR_WRITE, CINIT_SET_STATE, DEVICE_INFO, DEVICE_INIT, DMA_ENG_INIT};
+use xu_abi::driver::{BarRw, CinitSet, CoreInit, DeviceInfo};
 use zerocopy::IntoBytes;
 
 #[test]
@@ -69,6 +70,29 @@ fn everything_a_program_does_is_recorded_with_its_answer() {
         Event::Close(file),
     ];
     assert_eq!(events, expected);
+}
+
+#[test]
+fn a_register_is_recorded_with_its_place_and_value_before_the_call_that_wrote_it() {
+    let emulator = emulator(|_| ());
+    let user = User::new(&emulator, 7);
+    let mut info = DeviceInfo::ZEROED;
+    user.call(&DEVICE_INFO, &mut info);
+    let offset = 0x1230_0000;
+    user.program
+        .put(BUFFER, (info.bar_address[0] + offset).as_bytes());
+    user.program.put(BUFFER + 64, 5u32.as_bytes());
+    let mut write = BarRw {
+        address: BUFFER,
+        data: BUFFER + 64,
+        count: 1,
+        ..BarRw::ZEROED
+    };
+    emulator.clear_trace();
+    assert_eq!(user.call(&BAR_WRITE, &mut write), Answer::Done);
+    let events: Vec<Event> = emulator.trace().into_iter().map(|it| it.event).collect();
+    assert_eq!(events[0], Event::Register { offset, value: 5 });
+    assert!(matches!(events[1], Event::Ioctl { .. }), "{events:?}");
 }
 
 #[test]
