@@ -175,7 +175,7 @@ fn features(run: &mut Run<'_>) -> Verdict {
     need(&tools::CLIPPY, run)?;
     need(&tools::HACK, run)?;
     let output = run
-        .command("cargo hack clippy --workspace --feature-powerset --locked -- -D warnings")
+        .command("cargo hack clippy --workspace --feature-powerset --exclude-features default --locked -- -D warnings")
         .run()?;
     match count::combinations(&output) {
         Some(combinations) => Ok(format!("{combinations} combinations")),
