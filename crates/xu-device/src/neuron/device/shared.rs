@@ -7,19 +7,51 @@
 //! reset at a time.
 
 use crate::metrics::DATASTORE_VERSION;
-use crate::neuron::{Claims, Datastore, DriverError, Kernel, Node};
+use crate::neuron::{Claims, Datastore, DriverError, Kernel, Node, Owner};
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// A reset lasts minutes. In a child of a fork the lock may be held for ever, by a thread that is not there.
+/// A reset lasts minutes. In a child of a fork the lock may be held for ever, by a thread that is not there; [`HOLDER`] says so but for
+/// the moment after it was taken.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 static SHARED: Mutex<Shared> = Mutex::new(Shared {
     claims: Vec::new(),
     attachments: Vec::new(),
 });
+
+/// The process that has the lock, 0 while none has. Relaxed: it matters in a child of a fork only, which has all that its parent
+/// had stored.
+static HOLDER: AtomicU32 = AtomicU32::new(0);
+
+/// The lock, held.
+#[derive(Debug)]
+pub(super) struct Held(MutexGuard<'static, Shared>);
+
+impl Deref for Held {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Shared {
+        &mut self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Before the lock goes, which is a field.
+        HOLDER.store(0, Ordering::Relaxed);
+    }
+}
 
 /// What is open, as long as somebody uses it.
 #[derive(Debug)]
@@ -51,8 +83,14 @@ impl Shared {
     ///
     /// # Errors
     /// [`DriverError::Forked`] when a thread of the parent had it when it forked.
-    pub(super) fn lock() -> Result<MutexGuard<'static, Self>, DriverError> {
-        SHARED.try_lock_for(PATIENCE).ok_or(DriverError::Forked)
+    pub(super) fn lock() -> Result<Held, DriverError> {
+        let here = Owner::here().pid();
+        if ![0, here].contains(&HOLDER.load(Ordering::Relaxed)) {
+            return Err(DriverError::Forked);
+        }
+        let guard = SHARED.try_lock_for(PATIENCE).ok_or(DriverError::Forked)?;
+        HOLDER.store(here, Ordering::Relaxed);
+        Ok(Held(guard))
     }
 
     /// The descriptor for claims of a directory, on its first device up to `device`: cores are counted from it.
@@ -121,4 +159,19 @@ fn first_claims(
         }
     }
     Claims::open(Arc::clone(kernel), directory, device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p1_a_child_does_not_wait_for_a_thread_that_it_has_not_got() {
+        drop(Shared::lock().unwrap());
+        // As a child finds it, whose parent was opening a device.
+        HOLDER.store(Owner::here().pid() + 1, Ordering::Relaxed);
+        assert_eq!(Shared::lock().err(), Some(DriverError::Forked));
+        HOLDER.store(0, Ordering::Relaxed);
+        assert!(Shared::lock().is_ok());
+    }
 }
