@@ -5,10 +5,15 @@
 )]
 
 use lane_tests::DIGITS;
+use neuron_emu::config::Identity;
+use neuron_emu::seccomp::run_in;
 use neuron_emu::{Config, Emulator};
-use nrta::{Backend, Error, Model, Runtime};
+use nrta::{Backend, Builder, Error, Model, Runtime};
+use std::path::PathBuf;
 use std::sync::Arc;
-use xu_abi::driver::Arch;
+use std::sync::atomic::{AtomicU32, Ordering};
+use xu_abi::driver::arch::Versions;
+use xu_abi::driver::{Arch, Features};
 
 fn emulator(arch: Arch, devices: u32) -> Arc<Emulator> {
     let config = Config {
@@ -19,9 +24,16 @@ fn emulator(arch: Arch, devices: u32) -> Arc<Emulator> {
     Emulator::start(config).unwrap()
 }
 
-/// Runs under the emulator, or says why not.
-fn under<T: Send>(emulator: &Arc<Emulator>, test: impl FnOnce() -> T + Send) -> Option<T> {
-    let outcome = neuron_emu::run(emulator, test);
+/// Runs under the emulator, or says why not. The test is given a builder of runtimes on its devices: in a directory of its own,
+/// since the backend shares descriptors by directory.
+fn under<T: Send>(emulator: &Arc<Emulator>, test: impl FnOnce(Builder) -> T + Send) -> Option<T> {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let directory = PathBuf::from(format!("/dev/emulated-{number}"));
+    let builder = Runtime::builder()
+        .backend(Backend::RealDriver)
+        .neuron_device_directory(&directory);
+    let outcome = run_in(emulator, &directory, || test(builder));
     if let Err(unavailable) = &outcome {
         println!("skipped: {unavailable}");
     }
@@ -58,8 +70,7 @@ fn first_label(runtime: &Runtime) -> (u8, u8) {
 fn the_real_driver_s_backend_runs_a_model_on_both_architectures() {
     for arch in Arch::ALL {
         let emulator = emulator(*arch, 1);
-        let labels = under(&emulator, || {
-            let builder = Runtime::builder().backend(Backend::RealDriver);
+        let labels = under(&emulator, |builder| {
             let runtime = builder.open().unwrap();
             println!("{}", runtime.settings());
             first_label(&runtime)
@@ -73,10 +84,51 @@ fn the_real_driver_s_backend_runs_a_model_on_both_architectures() {
 }
 
 #[test]
+fn s2_a_driver_that_is_too_old_or_too_new_is_refused_with_the_versions_that_are_spoken() {
+    for (min, max) in [(1, 4), (8, 9), (12, 13)] {
+        let identity = Identity {
+            versions: Some(Versions { min, max }),
+            ..Identity::default()
+        };
+        let config = Config {
+            identity,
+            ..Config::default()
+        };
+        let emulator = Emulator::start(config).unwrap();
+        let refused = under(&emulator, |builder| builder.open().unwrap_err().to_string());
+        if let Some(refused) = refused {
+            let versions = format!("the driver speaks interface versions {min} to {max}");
+            assert!(refused.contains(&versions), "{refused}");
+            let remains = emulator.remains();
+            assert!(remains.is_clean() && remains.marks.is_empty(), "{remains}");
+        }
+    }
+}
+
+#[test]
+fn s2_a_driver_without_features_and_one_that_does_not_say_run_a_model() {
+    for driver_info in [true, false] {
+        let identity = Identity {
+            features: Features::NONE,
+            driver_info,
+            ..Identity::default()
+        };
+        let config = Config {
+            identity,
+            ..Config::default()
+        };
+        let emulator = Emulator::start(config).unwrap();
+        let labels = under(&emulator, |builder| first_label(&builder.open().unwrap()));
+        if let Some((label, expected)) = labels {
+            assert_eq!(label, expected);
+        }
+    }
+}
+
+#[test]
 fn d3_a_core_that_is_taken_is_refused_by_its_number_and_owner() {
     let emulator = emulator(Arch::V2, 1);
-    under(&emulator, || {
-        let builder = Runtime::builder().backend(Backend::RealDriver);
+    under(&emulator, |builder| {
         let first = builder.clone().open().unwrap();
         // Nobody said which: the next one.
         let second = builder.clone().open().unwrap();
@@ -95,8 +147,7 @@ fn d3_a_core_that_is_taken_is_refused_by_its_number_and_owner() {
 #[test]
 fn cores_of_two_devices_are_refused_and_both_are_named() {
     let emulator = emulator(Arch::V2, 2);
-    under(&emulator, || {
-        let builder = Runtime::builder().backend(Backend::RealDriver);
+    under(&emulator, |builder| {
         let settings = builder.settings().unwrap();
         assert_eq!((settings.devices.value, settings.tpbs.value), (2, 4));
         let refused = builder.clone().first_core(1).cores(2).open().unwrap_err();

@@ -8,6 +8,7 @@
 )]
 
 mod node;
+mod processes;
 mod rows;
 mod rules;
 

@@ -150,6 +150,43 @@ impl Node {
         Ok(())
     }
 
+    /// Asks for a mapping of a part of the device for reading, or for writing, too: what may be done with it (`r--s`, ...), and its first
+    /// byte. The error number otherwise.
+    pub(crate) fn map_and_look(
+        &self,
+        offset: u64,
+        bytes: usize,
+        writable: bool,
+    ) -> Result<(String, u8), i32> {
+        let offset = libc::off_t::try_from(offset).unwrap();
+        let write = if writable { libc::PROT_WRITE } else { 0 };
+        let protection = libc::PROT_READ | write;
+        // SAFETY: the kernel chooses where; nothing else is mapped over.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                protection,
+                libc::MAP_SHARED,
+                self.0.as_raw_fd(),
+                offset,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(Errno::last_raw());
+        }
+        // SAFETY: the mapping is readable, and at least a byte long.
+        let first = unsafe { at.cast::<u8>().read_volatile() };
+        let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap();
+        let begin = format!("{:x}-", at.addr());
+        let line = maps.lines().find(|line| line.starts_with(&begin)).unwrap();
+        let permitted = line.split(' ').nth(1).unwrap().to_owned();
+        // SAFETY: it was mapped above, and no reference into it exists.
+        let unmapped = unsafe { libc::munmap(at, bytes) };
+        assert_eq!(unmapped, 0);
+        Ok((permitted, first))
+    }
+
     /// Address of BAR0 for BAR_READ and BAR_WRITE.
     pub(crate) fn bar(&self) -> u64 {
         let mut info = DeviceInfo::ZEROED;
