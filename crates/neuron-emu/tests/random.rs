@@ -164,8 +164,8 @@ fn nothing_that_a_program_does_at_random_stops_the_preloaded_library() {
         let devices = DEVICES.to_string();
         for (key, value) in [
             ("devices", devices.as_str()),
-            ("hbm-bytes", "64M"),
-            ("host-bytes", "64M"),
+            ("hbm-bytes", "64MiB"),
+            ("host-bytes", "64MiB"),
         ] {
             settings.set(key, value).unwrap();
         }

@@ -181,6 +181,12 @@ impl Client {
         } else {
             self.node
         };
+        // What is no node is a file of the machine's, which is not to be made.
+        let flags = if number == self.node {
+            flags
+        } else {
+            flags & !libc::O_CREAT
+        };
         let path = CString::new(format!("/dev/neuron{number}")).unwrap();
         let wild = self.pointer() as usize;
         let address = if self.odds(20) {
