@@ -264,13 +264,13 @@ impl Clock {
 #[non_exhaustive]
 pub enum DeviceError {
     /// Memory ran out; nothing was reserved.
-    #[error("{place} is exhausted: asked for {asked} bytes, {free} free, largest block {largest}")]
+    #[error("{place} is exhausted: asked for {asked} bytes{}", left(*free, *largest))]
     OutOfMemory {
         /// Where.
         place: Place,
         /// Bytes asked for.
         asked: u64,
-        /// Bytes free in all.
+        /// Bytes free in all; 0, as the next one, where the device does not tell.
         free: u64,
         /// The largest free block, bytes.
         largest: u64,
@@ -336,6 +336,14 @@ pub enum DeviceError {
         /// The error number.
         errno: i32,
     },
+    /// The driver refused a call, or answered what cannot be.
+    #[error("{reason}")]
+    Refused {
+        /// What that means.
+        status: Status,
+        /// Which call, its answer and the values.
+        reason: String,
+    },
     /// The operating system refused a resource.
     #[error("the operating system refused {what}: {reason}")]
     Os {
@@ -358,6 +366,7 @@ impl DeviceError {
             Self::Busy { .. } => Status::EXEC_NC_BUSY,
             Self::BadAddress { .. } | Self::Lost => Status::HW_ERROR,
             Self::Driver { errno, .. } => driver_status(*errno),
+            Self::Refused { status, .. } => *status,
         }
     }
 
@@ -369,6 +378,14 @@ impl DeviceError {
             Status::INVALID => Status::HW_ERROR,
             status => status,
         }
+    }
+}
+
+/// What is left of a memory that is exhausted, for its error.
+fn left(free: u64, largest: u64) -> String {
+    match (free, largest) {
+        (0, 0) => String::new(),
+        _ => format!(", {free} free, largest block {largest}"),
     }
 }
 

@@ -24,6 +24,7 @@ use super::kernel::{Access, Kernel};
 use super::negotiation::{Asked, Identity};
 use super::node::{Channel, Node};
 use super::processes::Told;
+use super::registry::driver_of;
 use core::ops::Range;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -62,7 +63,7 @@ impl Claims {
     /// Opens the descriptor on the first device of a directory. Cores of devices before it cannot be claimed through it.
     ///
     /// # Errors
-    /// As [`Node::open`]; [`DriverError::AlreadyOpen`] when this process has one of this directory.
+    /// As [`Node::open`]; [`DriverError::AlreadyOpen`] when this process has one of this driver, by whatever path.
     pub fn open(
         kernel: Arc<dyn Kernel>,
         root: &Path,
@@ -75,7 +76,8 @@ impl Claims {
             0..=u64::from(MAX_DEVICES) - 1,
         )?;
         let path = discovery::node(root, first);
-        let channel = Channel::open(kernel, &path, root, Access::Misc)?;
+        let driver = driver_of(&path, root);
+        let channel = Channel::open(kernel, &path, &driver, Access::Misc)?;
         let identity = Identity::ask(&channel)?;
         Ok(Arc::new(Self {
             channel,

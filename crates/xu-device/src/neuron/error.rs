@@ -178,15 +178,13 @@ impl From<DriverError> for DeviceError {
             DriverError::Answered {
                 call,
                 answer: Answer::Errno(errno),
-                ..
-            } => Self::Driver { call, errno },
-            DriverError::BadArgument { what, value, .. } => Self::BadArgument {
-                what,
-                value,
-                allowed: "what the driver can take",
-            },
-            other => Self::Os {
-                what: "a call of the driver",
+                meaning,
+            } if (Self::Driver { call, errno }).status() == meaning.status() => {
+                Self::Driver { call, errno }
+            }
+            // Whoever asked gets the same status by either type, and the text with all values.
+            other => Self::Refused {
+                status: other.status(),
                 reason: other.to_string(),
             },
         }

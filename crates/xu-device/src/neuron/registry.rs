@@ -6,9 +6,22 @@
 use super::error::DriverError;
 use super::owner::Owner;
 use core::time::Duration;
+use nix::sys::stat::major;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+/// What all nodes of one driver have in common, by whatever path they are found: closing a write-only descriptor of any of them
+/// drops the claims of the process on all. The number of the driver, or the directory of nodes that are no devices.
+pub(super) fn driver_of(node: &Path, directory: &Path) -> PathBuf {
+    let is_device = |node: &Metadata| node.file_type().is_char_device();
+    match std::fs::metadata(node).ok().filter(is_device) {
+        Some(node) => Path::new("/sys/dev/char").join(major(node.rdev()).to_string()),
+        None => std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned()),
+    }
+}
 
 /// What is open, by the process that opened it: a child of a fork has opened nothing.
 static OPEN: Mutex<BTreeSet<(Owner, PathBuf)>> = Mutex::new(BTreeSet::new());

@@ -40,6 +40,25 @@ fn p4_a_process_has_one_such_descriptor() {
     Claims::open(script.kernel(), script.root(), 1).unwrap();
 }
 
+/// Trap 13: by whatever path, it is one driver, and closing either drops all marks of the process.
+#[test]
+#[cfg_attr(miri, ignore = "files")]
+fn p4_a_link_to_the_directory_is_the_same_directory() {
+    let root = std::env::temp_dir().join(format!("neuron-claims-{}", std::process::id()));
+    let (there, link) = (root.join("dev"), root.join("link"));
+    std::fs::create_dir_all(&there).unwrap();
+    std::os::unix::fs::symlink(&there, &link).unwrap();
+    let script = Script::new(V2);
+    let first = Claims::open(script.kernel(), &there, 0).unwrap();
+    let second = Claims::open(script.kernel(), &link, 0).unwrap_err();
+    std::fs::remove_dir_all(&root).unwrap();
+    assert!(
+        matches!(second, DriverError::AlreadyOpen { .. }),
+        "{second}"
+    );
+    drop(first);
+}
+
 #[test]
 fn p4_a_refusal_names_the_core_and_nothing_is_claimed() {
     let (script, claims) = claims(V2, 0);

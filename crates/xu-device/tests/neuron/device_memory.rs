@@ -41,6 +41,12 @@ fn small_device_memory_is_mapped_and_large_is_copied() {
     device.read(small, &mut back).unwrap();
     assert_eq!(back[..64], [7; 64]);
     assert!(script.names().is_empty());
+    // Parts of words would need a locked instruction on the device's memory.
+    device
+        .write(DeviceAddr::new(small.get() + 1), &[7; 3])
+        .unwrap();
+    device.write(small, &[7; 6]).unwrap();
+    assert_eq!(script.names(), ["MEM_BUF_COPY64"; 2]);
     // Loads of device memory are slow.
     device.read(small, &mut [0; 257]).unwrap();
     device.write(large, &[7; 64]).unwrap();
@@ -125,15 +131,23 @@ fn memory_is_counted_by_core_and_its_exhaustion_says_what_is_left() {
     assert_eq!(other.used, 0);
     script.answer(&ioctl::MEM_ALLOC_V2MT64, Answer::Errno(errno::ENOMEM));
     let refused = device.allocate(HBM, 64, 64).unwrap_err();
-    let free = (16 << 30) - 8192;
+    // What is left the driver does not say, and nobody makes it up.
+    let text = refused.to_string();
     assert_eq!(
-        refused,
-        DeviceError::OutOfMemory {
+        text,
+        "device memory of core 0 is exhausted: asked for 64 bytes"
+    );
+    assert_eq!(device.memory_use(HBM).unwrap().used, 8192);
+    let free = (16 << 30) - 8192;
+    let asked = free + 1;
+    assert_eq!(
+        device.allocate(HBM, asked, 64),
+        Err(DeviceError::OutOfMemory {
             place: HBM,
-            asked: 64,
+            asked,
             free,
             largest: free,
-        }
+        })
     );
     device.release(memory).unwrap();
     assert_eq!(device.memory_use(HBM).unwrap().used, 0);

@@ -8,7 +8,7 @@ use crate::neuron::Datastore;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use xu_abi::TpbIndex;
-use xu_abi::metric::CoreCounter;
+use xu_abi::metric::{CoreCounter, Latency};
 
 /// The directory of a device below the root of sysfs.
 pub(super) fn directory(sysfs: &Path, device: u32) -> PathBuf {
@@ -50,12 +50,32 @@ fn is_absent(kind: ErrorKind) -> bool {
     )
 }
 
-/// Copies the counters of a core into the area that the driver shows to others.
-pub(super) fn publish(store: &Datastore, core: u8, metrics: &Metrics) {
-    for counter in (0..CoreCounter::COUNT).filter_map(CoreCounter::new) {
-        if let Ok(value) = metrics.counter(TpbIndex::new(core.into()), counter) {
+/// What has been added to the area that the driver shows to others, by core of the chip and counter.
+///
+/// The area has totals of the process, which may have had other devices on these cores before: so what is new is added.
+#[derive(Debug, Default)]
+pub(super) struct Published(Vec<[u64; CoreCounter::COUNT as usize]>);
+
+impl Published {
+    /// Adds what a core has counted since the last time; its latest times are set.
+    pub(super) fn publish(&mut self, store: &Datastore, core: u8, metrics: &Metrics) {
+        let index = usize::from(core);
+        if self.0.len() <= index {
+            self.0.resize(index + 1, [0; CoreCounter::COUNT as usize]);
+        }
+        for counter in (0..CoreCounter::COUNT).filter_map(CoreCounter::new) {
+            let Ok(value) = metrics.counter(TpbIndex::new(core.into()), counter) else {
+                return;
+            };
+            // PANIC: as long as was made above, and an ordinal is below the number of counters.
+            let known = &mut self.0[index][usize::from(counter.ordinal())];
+            let before = core::mem::replace(known, value);
             // Refused for a core beyond the last of an area: a chip has at most 8, an area 16.
-            let _ = store.set(core, counter, value);
+            let _ = match Latency::ALL.iter().any(|time| time.counter() == counter) {
+                true => store.set(core, counter, value),
+                // Less than before: counters of another runtime, from 0.
+                false => store.add(core, counter, value.checked_sub(before).unwrap_or(value)),
+            };
         }
     }
 }

@@ -6,9 +6,9 @@
 //!   address ── the region that begins at or before it, and reaches over it
 //!                |
 //!                |─ host chunk, ring: mapped; words are stored and loaded               no system call
-//!                |─ device chunk up to 1 MiB: mapped, too; stored like that,            no system call
+//!                |─ device chunk up to 1 MiB: mapped, too; whole words stored like that, no system call
 //!                |                            loaded like that up to 256 bytes
-//!                '─ other device chunk, long loads: the driver copies                   MEM_BUF_COPY64, _ZEROCOPY64
+//!                '─ other device chunk, parts of words, long loads: the driver copies   MEM_BUF_COPY64, _ZEROCOPY64
 //! ```
 //!
 //! Requests and binding tables lie in small device chunks, and descriptors in host chunks: staging makes no call.
@@ -18,7 +18,7 @@
 //!
 //! [`RingPair`]: crate::neuron::RingPair
 
-use super::words;
+use super::words::{self, WORD};
 use crate::device::{DeviceError, MemoryUse, Place};
 use crate::neuron::{Chunk, ChunkSpec, DriverError, Location, Mapping, Meaning, Node, NqRing};
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -94,28 +94,34 @@ impl Memory {
         align: u64,
     ) -> Result<DeviceAddr, DeviceError> {
         let spec = self.spec(place, bytes, align)?;
-        let now = self.use_of(place);
-        let free = now.map_or(0, |now| now.largest_free);
-        let exhausted = DeviceError::OutOfMemory {
+        let exhausted = |free| DeviceError::OutOfMemory {
             place,
             asked: bytes,
             free,
             largest: free,
         };
-        let fits = |most: u64| {
-            bytes
-                .checked_next_multiple_of(PAGE)
-                .is_some_and(|all| all <= most)
+        let most = match place {
+            Place::Host => MOST_BYTES,
+            Place::Hbm(_) => self.hbm_bytes,
         };
-        if !fits(now.map_or(MOST_BYTES, |_| free)) {
-            return Err(exhausted);
+        // Taken before the driver is asked, so that two threads do not get more than there is.
+        let all = bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        let within = |used: u64| used.checked_add(all).filter(|sum| *sum <= most);
+        if let Err(used) = self.count(place, within) {
+            return Err(exhausted(match place {
+                Place::Host => 0,
+                Place::Hbm(_) => most.saturating_sub(used),
+            }));
         }
-        let chunk = self.chunk(spec).map_err(|error| match error.meaning() {
-            Some(Meaning::OutOfMemory) => exhausted,
-            _ => error.into(),
+        let chunk = self.chunk(spec).map_err(|error| {
+            let _ = self.count(place, |used| used.checked_sub(all));
+            match error.meaning() {
+                // How much the driver has left it does not say.
+                Some(Meaning::OutOfMemory) => exhausted(0),
+                _ => error.into(),
+            }
         })?;
         let addr = chunk.addr();
-        self.count(place, |used| used.saturating_add(chunk.bytes()));
         let region = Region::Chunk(Arc::new(chunk), place);
         self.regions.write().insert(addr.get(), region);
         Ok(addr)
@@ -191,7 +197,7 @@ impl Memory {
         let mut regions = self.regions.write();
         match regions.get(&addr.get()) {
             Some(Region::Chunk(chunk, place)) => {
-                self.count(*place, |used| used.saturating_sub(chunk.bytes()));
+                let _ = self.count(*place, |used| used.checked_sub(chunk.bytes()));
             }
             _ => return Err(DeviceError::BadAddress { addr, bytes: 0 }),
         }
@@ -202,12 +208,12 @@ impl Memory {
         Ok(())
     }
 
-    fn count(&self, place: Place, change: impl Fn(u64) -> u64) {
-        if let Some(used) = self.used(place) {
-            // Relaxed: the number stands for itself. Never refused.
-            let change = |old| Some(change(old));
-            let _ = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
-        }
+    /// Changes how much is in use; what it is when the change is refused.
+    fn count(&self, place: Place, change: impl Fn(u64) -> Option<u64>) -> Result<(), u64> {
+        let used = self.used(place).ok_or(0u64)?;
+        // Relaxed: the number stands for itself.
+        let changed = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+        changed.map(|_| ())
     }
 
     fn used(&self, place: Place) -> Option<&AtomicU64> {
@@ -285,7 +291,11 @@ impl Memory {
 
     pub(super) fn write(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), DeviceError> {
         let (region, offset) = self.find(to, bytes.len())?;
-        if let Some(mapping) = region.mapping() {
+        // Parts of words are changed by a locked instruction, which is for memory of the host only.
+        let is_whole = (offset | bytes.len() as u64).is_multiple_of(WORD as u64);
+        if let Some(mapping) = region.mapping()
+            && (region.is_in_host() || is_whole)
+        {
             let stored = words::store(mapping, offset as usize, bytes);
             if !region.is_in_host() {
                 // PAIRS: with the device. Drains what the processor gathers for such memory: the doorbell is not to
@@ -316,7 +326,6 @@ impl Memory {
     }
 
     pub(super) fn load_acquire(&self, from: DeviceAddr) -> Result<u32, DeviceError> {
-        const WORD: usize = size_of::<u32>();
         let (region, offset) = self.find(from, WORD)?;
         if !offset.is_multiple_of(WORD as u64) {
             return Err(self.unreachable(from, WORD));

@@ -50,6 +50,7 @@ use crate::metrics::Metrics;
 use clock::DeviceClock;
 use core::ops::Range;
 use core::time::Duration;
+use counters::Published;
 use memory::Memory;
 use notifications::Notifications;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
@@ -116,7 +117,7 @@ struct Live {
     memory: Memory,
     clock: DeviceClock,
     /// What was counted, for the driver.
-    published: Mutex<()>,
+    published: Mutex<Published>,
     attachment: Arc<Attachment>,
     /// Last: its descriptor is the last that is closed.
     _claim: Claim,
@@ -196,7 +197,7 @@ impl NeuronDevice {
             queues: Queues::new(&node),
             memory: Memory::new(&node, hbm_bytes),
             clock: DeviceClock::start(&node, cores.start)?,
-            published: Mutex::new(()),
+            published: Mutex::default(),
             attachment,
             _claim: claim,
         };
@@ -416,9 +417,7 @@ impl Device for NeuronDevice {
         let (Some(store), Ok(core)) = (live.attachment.datastore(), live.own_core(tpb)) else {
             return;
         };
-        // One writer at a time: an older value is not to come last.
-        let _turn = live.published.lock();
-        counters::publish(store, core, metrics);
+        live.published.lock().publish(store, core, metrics);
     }
 
     fn now_ns(&self) -> u64 {
@@ -439,7 +438,7 @@ impl Device for NeuronDevice {
 
     /// No doorbell that waits, no DMA queue with descriptors left, no execution of which an engine has not said that it ended.
     fn quiesce(&self, tpb: TpbIndex, limit: Duration) -> Result<(), DeviceError> {
-        rest::quiesce(&*self.live()?, tpb, limit)
+        rest::quiesce(|| self.live(), tpb, limit)
     }
 }
 

@@ -12,6 +12,7 @@
 use super::Live;
 use crate::device::DeviceError;
 use crate::map;
+use core::ops::Deref;
 use core::time::Duration;
 use std::thread;
 use std::time::Instant;
@@ -24,11 +25,16 @@ const FIRST_PAUSE: Duration = Duration::from_micros(50);
 /// Between any two looks, at most.
 const LAST_PAUSE: Duration = Duration::from_millis(10);
 
-pub(super) fn quiesce(live: &Live, tpb: TpbIndex, limit: Duration) -> Result<(), DeviceError> {
+/// `live` gives the device for one look: between two, others may close it.
+pub(super) fn quiesce<L: Deref<Target = Live>>(
+    live: impl Fn() -> Result<L, DeviceError>,
+    tpb: TpbIndex,
+    limit: Duration,
+) -> Result<(), DeviceError> {
     let end = Instant::now() + limit.min(LONGEST);
     let mut pause = FIRST_PAUSE;
     loop {
-        if is_at_rest(live, tpb)? {
+        if is_at_rest(&*live()?, tpb)? {
             return Ok(());
         }
         let left = end.saturating_duration_since(Instant::now());

@@ -7,6 +7,8 @@
 //! reset at a time.
 
 use crate::metrics::DATASTORE_VERSION;
+use crate::neuron::discovery;
+use crate::neuron::registry::driver_of;
 use crate::neuron::{Claims, Datastore, DriverError, Kernel, Node, Owner};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -56,6 +58,7 @@ impl Drop for Held {
 /// What is open, as long as somebody uses it.
 #[derive(Debug)]
 pub(super) struct Shared {
+    /// By driver.
     claims: Vec<(PathBuf, Weak<Claims>)>,
     attachments: Vec<(PathBuf, Weak<Attachment>)>,
 }
@@ -93,7 +96,7 @@ impl Shared {
         Ok(Held(guard))
     }
 
-    /// The descriptor for claims of a directory, on its first device up to `device`: cores are counted from it.
+    /// The descriptor for claims of the driver of a directory, on its first device up to `device`: cores are counted from it.
     pub(super) fn claims(
         &mut self,
         kernel: &Arc<dyn Kernel>,
@@ -101,15 +104,15 @@ impl Shared {
         device: u32,
     ) -> Result<Arc<Claims>, DriverError> {
         self.claims.retain(|(_, claims)| claims.strong_count() > 0);
-        let known = self.claims.iter().find(|(path, _)| path == directory);
+        let driver = driver_of(&discovery::node(directory, device), directory);
+        let known = self.claims.iter().find(|(known, _)| *known == driver);
         if let Some(claims) = known.and_then(|(_, claims)| claims.upgrade())
             && claims.is_here()
         {
             return Ok(claims);
         }
         let claims = first_claims(kernel, directory, device)?;
-        self.claims
-            .push((directory.to_owned(), Arc::downgrade(&claims)));
+        self.claims.push((driver, Arc::downgrade(&claims)));
         Ok(claims)
     }
 

@@ -15,7 +15,8 @@
 use crate::neuron::mapping::Mapping;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-const WORD: usize = size_of::<u32>();
+/// Bytes of a word.
+pub(super) const WORD: usize = size_of::<u32>();
 
 /// Stores `bytes` at an offset; `None` when they do not lie in the mapping, and in a child of a fork.
 pub(super) fn store(mapping: &Mapping, offset: usize, bytes: &[u8]) -> Option<()> {
