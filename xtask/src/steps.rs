@@ -350,14 +350,18 @@ const LOOM: [&str; 2] = [
 ];
 
 /// What runs once, under the stricter rules for pointers. The locks of xu-worker turn addresses into pointers, which the
-/// strictest rule forbids; and it asks for the time.
-const MIRI: [(&str, &str); 2] = [
+/// strictest rule forbids; and it asks for the time. So do those of the driver's backend, of which the mappings are what has `unsafe`.
+const MIRI: [(&str, &str); 3] = [
     (
         "-p xu-abi -p xu-ring --all-features --lib --tests",
         "-Zmiri-strict-provenance -Zmiri-tree-borrows",
     ),
     (
         "-p xu-worker --all-features --lib --test units --test events --test waits --test reservations --test batches --test skip",
+        "-Zmiri-permissive-provenance -Zmiri-tree-borrows -Zmiri-disable-isolation",
+    ),
+    (
+        "-p xu-device --no-default-features --features real-driver --lib",
         "-Zmiri-permissive-provenance -Zmiri-tree-borrows -Zmiri-disable-isolation",
     ),
 ];
