@@ -49,15 +49,6 @@ impl Files {
         }
     }
 
-    /// The child has what the parent has.
-    pub(super) fn fork(&mut self, parent: u32, child: u32) {
-        for file in self.open.values_mut() {
-            if let Some(count) = file.descriptors.get(&parent).copied() {
-                file.descriptors.insert(child, count);
-            }
-        }
-    }
-
     /// One descriptor less: device and access mode, if the process had one.
     pub(super) fn close(&mut self, pid: u32, file: FileId) -> Option<(u32, AccessMode)> {
         let entry = self.open.get_mut(&file)?;

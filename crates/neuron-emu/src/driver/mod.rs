@@ -189,18 +189,12 @@ impl Emulator {
         Ok(Opened { file, descriptor })
     }
 
-    /// One more descriptor of the process refers to the file: it was duplicated, or received.
+    /// One more descriptor of the process refers to the file: it was duplicated, received, or inherited over a fork.
     pub fn duplicated(&self, pid: u32, file: FileId) {
         let mut files = self.files.lock();
         files.duplicate(pid, file);
         let node = files.get(file).map(|(node, _)| node);
         self.system.record(pid, node, Event::Duplicated(file));
-    }
-
-    /// A process has forked: the child has the descriptors of its parent.
-    pub fn forked(&self, parent: u32, child: u32) {
-        self.files.lock().fork(parent, child);
-        self.system.record(parent, None, Event::Forked { child });
     }
 
     /// A descriptor was closed: the driver's flush, and its release with the last one.

@@ -35,11 +35,6 @@ pub enum Event {
     },
     /// One more descriptor of a file.
     Duplicated(FileId),
-    /// A fork.
-    Forked {
-        /// The new process.
-        child: u32,
-    },
     /// A descriptor was closed.
     Close(FileId),
     /// The process ended.

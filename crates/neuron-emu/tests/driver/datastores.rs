@@ -53,7 +53,7 @@ fn there_are_sixteen_areas() {
     for (program, file) in programs.iter().zip(&files) {
         acquire(program, *file, 0).unwrap();
     }
-    emulator.forked(1, 17);
+    emulator.duplicated(17, files[0]);
     let child = Program::new(&emulator, 17);
     assert_eq!(acquire(&child, files[0], 0), Err(Answer::Errno(ENOMEM)));
     assert_eq!(release(&programs[4], files[4], 0), Answer::Done);
@@ -86,7 +86,7 @@ fn the_last_close_releases_an_area_and_the_last_reference_clears_all() {
     assert_eq!(emulator.remains().nodes[0].datastores, [0_u32; 0]);
     // A child that is not attached: only the end of the last reference takes its area.
     let file = two.open();
-    emulator.forked(2, 3);
+    emulator.duplicated(3, file);
     acquire(&Program::new(&emulator, 3), file, 0).unwrap();
     let held = Program::new(&emulator, 4);
     let held_file = held.try_open(0, WriteOnly).unwrap();
@@ -148,7 +148,7 @@ fn what_the_last_reference_clears_is_lost() {
     let emulator = emulator(|_| ());
     let program = Program::new(&emulator, 1);
     let (file, memory) = program.open_with_memory();
-    emulator.forked(1, 2);
+    emulator.duplicated(2, file);
     let area = acquire(&Program::new(&emulator, 2), file, 0).unwrap();
     count(&memory, area, 0, CoreCounter::INFER_COMPLETED, 5);
     emulator.exited(1);

@@ -101,7 +101,7 @@ fn trap_12_a_forked_child_has_the_file_and_is_not_attached_and_its_close_does_no
     let emulator = emulator(|_| ());
     let parent = Program::new(&emulator, 100);
     let file = parent.open();
-    emulator.forked(100, 101);
+    emulator.duplicated(101, file);
     let child = Program::new(&emulator, 101);
     assert!(!is_attached(&child, file));
     let holders = || emulator.remains().nodes[0].descriptors.clone();
@@ -118,7 +118,7 @@ fn trap_12_a_forked_child_has_the_file_and_is_not_attached_and_its_close_does_no
 fn a_file_lives_on_in_a_forked_child() {
     let emulator = emulator(|_| ());
     let file = Program::new(&emulator, 100).open();
-    emulator.forked(100, 101);
+    emulator.duplicated(101, file);
     emulator.exited(100);
     let child = Program::new(&emulator, 101);
     assert!(!is_attached(&child, file));

@@ -22,7 +22,6 @@ fn everything_a_program_does_is_recorded_with_its_answer() {
     program.call(file, &CINIT_SET_STATE, &mut set);
     program.request(file, 0x1234, ARGUMENT);
     emulator.duplicated(7, file);
-    emulator.forked(7, 8);
     let request = MapRequest {
         offset: 1,
         bytes: 2,
@@ -34,7 +33,7 @@ fn everything_a_program_does_is_recorded_with_its_answer() {
     emulator.exited(7);
     let trace = emulator.trace();
     let sequence: Vec<u64> = trace.iter().map(|traced| traced.sequence).collect();
-    assert_eq!(sequence, (0..9).collect::<Vec<_>>());
+    assert_eq!(sequence, (0..8).collect::<Vec<_>>());
     assert!(trace.iter().all(|traced| traced.pid == 7));
     let events: Vec<Event> = trace.into_iter().map(|traced| traced.event).collect();
     let expected = [
@@ -59,7 +58,6 @@ fn everything_a_program_does_is_recorded_with_its_answer() {
             answer: Answer::Errno(EINVAL),
         },
         Event::Duplicated(file),
-        Event::Forked { child: 8 },
         Event::Map {
             file,
             request,
