@@ -329,7 +329,7 @@ pub enum DeviceError {
     #[error("the device no longer answers")]
     Lost,
     /// The driver answered a call with an error number.
-    #[error("{call}: the driver answered with error number {errno}")]
+    #[error("{call}: the driver answered {}", named(*errno))]
     Driver {
         /// Which call.
         call: &'static str,
@@ -378,6 +378,14 @@ impl DeviceError {
             Status::INVALID => Status::HW_ERROR,
             status => status,
         }
+    }
+}
+
+/// An error number of the driver, with its name where it has one.
+pub(crate) fn named(errno: i32) -> String {
+    match xu_abi::driver::errno::name(errno) {
+        Some(name) => format!("{name} ({errno})"),
+        None => format!("with error number {errno}"),
     }
 }
 

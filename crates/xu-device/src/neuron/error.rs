@@ -1,11 +1,11 @@
 //! Why the driver was not asked, or what it answered.
 
 use super::answers::{Meaning, Severity};
-use crate::device::DeviceError;
+use crate::device::{DeviceError, named};
 use std::path::PathBuf;
 use xu_abi::Status;
 use xu_abi::driver::arch::Versions;
-use xu_abi::driver::errno::{self, Answer};
+use xu_abi::driver::errno::Answer;
 
 /// A call that was refused, by us or by the driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -195,10 +195,7 @@ fn said(answer: Answer) -> String {
     match answer {
         Answer::Done => "success".to_owned(),
         Answer::Positive(number) => format!("the driver answered {number}"),
-        Answer::Errno(number) => match errno::name(number) {
-            Some(name) => format!("the driver answered {name} ({number})"),
-            None => format!("the driver answered with error number {number}"),
-        },
+        Answer::Errno(number) => format!("the driver answered {}", named(number)),
     }
 }
 
