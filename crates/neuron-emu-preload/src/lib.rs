@@ -9,7 +9,8 @@
 //! arguments in the same registers whether a function is variadic or not. An argument that the caller did not pass
 //! arrives as what the register held; it is handed on as it came, to a function that does not look at it either.
 //!
-//! **Not here.** `fork`: what a child inherits is told by its process id ([`Front`] takes no lock in a child).
+//! **Not here.** `fork`: what a child inherits is told by its process id ([`Front`] takes no lock in a child), and one of
+//! `vfork` by no handler of forks having run.
 //! `munmap`: a mapping is native, and nothing has to be known of its end.
 
 #![allow(
@@ -23,7 +24,7 @@
 
 mod next;
 
-use neuron_emu::preload::Front;
+use neuron_emu::preload::{self, Front};
 use neuron_emu::{AccessMode, MapRequest};
 use nix::libc::{self, DIR, c_char, c_int, c_ulong, c_void, mode_t, off_t, size_t};
 use std::cell::Cell;
@@ -43,12 +44,18 @@ fn ask<T>(question: impl FnOnce(&Front) -> T) -> Option<T> {
     if ASKING.replace(true) {
         return None;
     }
-    let answer = FRONT
-        .get_or_init(Front::from_environment)
-        .as_ref()
-        .map(question);
+    let answer = FRONT.get_or_init(front).as_ref().map(question);
     ASKING.set(false);
     answer
+}
+
+fn front() -> Option<Front> {
+    extern "C" fn in_child() {
+        preload::in_child();
+    }
+    // SAFETY: the function stores a word, and stays where it is: the library is not unloaded.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    Front::from_environment()
 }
 
 fn failed(number: i32) -> c_int {
@@ -255,9 +262,12 @@ pub unsafe extern "C" fn close_range(
     last: libc::c_uint,
     flags: c_int,
 ) -> c_int {
-    // CAST: a flag of the lowest bits.
-    let closes = flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0;
-    if closes {
+    // CAST: flags of the lowest bits.
+    let marks = libc::CLOSE_RANGE_CLOEXEC as c_int;
+    let known = marks | libc::CLOSE_RANGE_UNSHARE as c_int;
+    let closes = flags & marks == 0;
+    // Otherwise the kernel refuses, and nothing is closed.
+    if closes && first <= last && flags & !known == 0 {
         ask(|front| front.closing_range(first, last));
     }
     // SAFETY: the caller's promise.
@@ -295,9 +305,8 @@ pub unsafe extern "C" fn dup(number: c_int) -> c_int {
 /// As there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(from: c_int, onto: c_int) -> c_int {
-    replaced(from, onto);
     // SAFETY: the caller's promise.
-    duplicated(from, unsafe { next::dup2(from, onto) })
+    replaced(from, unsafe { next::dup2(from, onto) })
 }
 
 /// As `dup3` of libc.
@@ -306,18 +315,16 @@ pub unsafe extern "C" fn dup2(from: c_int, onto: c_int) -> c_int {
 /// As there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(from: c_int, onto: c_int, flags: c_int) -> c_int {
-    replaced(from, onto);
     // SAFETY: the caller's promise.
-    duplicated(from, unsafe { next::dup3(from, onto, flags) })
+    replaced(from, unsafe { next::dup3(from, onto, flags) })
 }
 
-/// What is replaced by a duplicate is closed.
-fn replaced(from: c_int, onto: c_int) {
-    // SAFETY: asks for a flag, of a number that need not be a descriptor.
-    let is_open = unsafe { next::fcntl(from, libc::F_GETFD, 0) } >= 0;
-    if is_open && from != onto {
+/// What a duplicate has replaced is closed, if one was made.
+fn replaced(from: c_int, onto: c_int) -> c_int {
+    if onto >= 0 && from != onto {
         ask(|front| front.closing(onto));
     }
+    duplicated(from, onto)
 }
 
 /// As `fcntl` of libc.

@@ -7,12 +7,13 @@ mod args;
 
 use args::{Front, Run};
 use neuron_emu::preload;
-use neuron_emu::seccomp::SpawnError;
+use neuron_emu::seccomp::{SpawnError, leave_interrupts_to_the_program};
 use neuron_emu::{Emulator, Supervised};
 use std::fmt::Display;
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 
 /// The real driver would have crashed.
@@ -79,6 +80,14 @@ fn under_seccomp(mut run: Run) -> u8 {
         }
         link => link,
     };
+    let trace = match run.trace.take().map(Trace::create).transpose() {
+        Ok(trace) => trace,
+        Err((file, error)) => {
+            say(&format!("--trace {}: {error}", file.display()));
+            return USAGE;
+        }
+    };
+    leave_interrupts_to_the_program();
     let mut command = run.command();
     let mut program = match Supervised::spawn_in(&emulator, run.settings.directory(), &mut command)
     {
@@ -90,8 +99,8 @@ fn under_seccomp(mut run: Run) -> u8 {
         }
     };
     let status = program.wait();
-    if let Some(file) = run.trace.take() {
-        write_trace(&emulator, &file);
+    if let Some(trace) = trace {
+        trace.write(&emulator);
     }
     let bugs: Vec<String> = emulator.bugs().iter().map(ToString::to_string).collect();
     conclude(status, &bugs)
@@ -111,6 +120,7 @@ fn under_preload(run: Run) -> u8 {
     }
     let bugs = Bugs::new();
     command.env(preload::BUGS, &bugs.0);
+    leave_interrupts_to_the_program();
     match command.status() {
         Ok(status) => conclude(Ok(status), &bugs.lines()),
         Err(error) => not_started(&run.program, &error),
@@ -187,19 +197,32 @@ fn conclude(status: std::io::Result<ExitStatus>, bugs: &[String]) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-fn write_trace(emulator: &Emulator, file: &Path) {
-    let write = || {
-        let mut output = std::io::BufWriter::new(std::fs::File::create(file)?);
-        for traced in emulator.trace() {
-            let node = traced
-                .node
-                .map_or_else(|| "-".to_owned(), |n| n.to_string());
-            let (sequence, pid, event) = (traced.sequence, traced.pid, traced.event);
-            writeln!(output, "{sequence} {pid} {node} {event:?}")?;
+/// The file of a trace, there before the program starts.
+struct Trace(PathBuf, File);
+
+impl Trace {
+    fn create(file: PathBuf) -> Result<Self, (PathBuf, std::io::Error)> {
+        match File::create(&file) {
+            Ok(created) => Ok(Self(file, created)),
+            Err(error) => Err((file, error)),
         }
-        output.flush()
-    };
-    if let Err(error) = write() {
-        say(&format!("{}: {error}", file.display()));
+    }
+
+    fn write(self, emulator: &Emulator) {
+        let Self(name, file) = self;
+        let write = || {
+            let mut output = std::io::BufWriter::new(file);
+            for traced in emulator.trace() {
+                let node = traced
+                    .node
+                    .map_or_else(|| "-".to_owned(), |n| n.to_string());
+                let (sequence, pid, event) = (traced.sequence, traced.pid, traced.event);
+                writeln!(output, "{sequence} {pid} {node} {event:?}")?;
+            }
+            output.flush()
+        };
+        if let Err(error) = write() {
+            say(&format!("--trace {}: {error}", name.display()));
+        }
     }
 }

@@ -25,7 +25,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use xu_abi::driver::errno::{self, Answer};
 
@@ -38,6 +38,14 @@ const LIBRARY: &str = "libneuron_emu_preload.so";
 
 /// Descriptors above are not given out: the kernel's default for the hard limit is below.
 const MAX_DESCRIPTORS: usize = 1 << 16;
+
+/// Whether this process is a child of fork, which has memory of its own.
+static IN_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// To be called in every child of fork.
+pub fn in_child() {
+    IN_CHILD.store(true, Ordering::Relaxed);
+}
 
 /// The devices of this process.
 #[derive(Debug)]
@@ -148,11 +156,21 @@ impl Front {
         Ok((opened.file, opened.descriptor))
     }
 
+    /// Whether this is a child of vfork, which has its parent's memory: what it does with descriptors of its own is not to be
+    /// written there.
+    fn is_borrowed(&self) -> bool {
+        // Relaxed: the calling thread has stored it, or none of its process.
+        self.is_forked() && !IN_CHILD.load(Ordering::Relaxed)
+    }
+
     /// The program has the file at this number now.
     ///
     /// # Errors
     /// The error number: the file is closed again, and the descriptor is the caller's to close.
     pub fn given(&self, number: i32, file: FileId) -> Result<(), i32> {
+        if self.is_borrowed() {
+            return Ok(());
+        }
         match self.place(number) {
             Some(place) => {
                 // PAIRS: with the load in `file`.
@@ -193,8 +211,11 @@ impl Front {
         self.given(number, file)
     }
 
-    /// A descriptor is about to be closed, or to be replaced.
+    /// A descriptor is about to be closed, or was replaced.
     pub fn closing(&self, number: i32) {
+        if self.is_borrowed() {
+            return;
+        }
         let Some(place) = self.place(number) else {
             return;
         };

@@ -60,6 +60,52 @@ fn the_exit_code_is_the_programs() {
 }
 
 #[test]
+fn what_closes_nothing_of_the_program_leaves_its_device_open() {
+    for front in fronts() {
+        for role in ["vfork", "bad-closes"] {
+            if let Some((code, said, complained)) = try_play(&front, role) {
+                assert_eq!(code, 0, "{front:?} {role}: {said} {complained}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_program_and_the_command_puts_things_away() {
+    let link = std::env::temp_dir().join(format!("neuron-emu-link-{}", std::process::id()));
+    for front in fronts() {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-emu"));
+        command.args(front);
+        if front.contains(&"seccomp") {
+            command.arg("--sysfs").arg(&link);
+        }
+        command.args([
+            "--",
+            "/bin/sh",
+            "-c",
+            "kill -INT $PPID; kill -QUIT $PPID; exit 3",
+        ]);
+        let (code, output) = run(&mut command);
+        if code != UNAVAILABLE {
+            assert_eq!(code, 3, "{front:?}: {output:?}");
+        }
+        assert!(std::fs::symlink_metadata(&link).is_err());
+    }
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_refused_before_the_program_starts() {
+    let options = ["--front", "seccomp", "--trace", "/no/such/directory/trace"];
+    if let Some((code, said, complained)) = try_play(&options, "exit-7") {
+        assert_eq!(code, 64, "{said} {complained}");
+        assert!(
+            complained.contains("/no/such/directory/trace"),
+            "{complained}"
+        );
+    }
+}
+
+#[test]
 fn a_crash_of_the_kernel_is_an_exit_code_of_its_own() {
     for front in fronts() {
         if let Some((code, _, complained)) = try_play(&front, "bug") {

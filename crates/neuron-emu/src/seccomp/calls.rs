@@ -14,6 +14,7 @@ use crate::listing::Listing;
 use crate::nodes;
 use nix::libc;
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use xu_abi::driver::errno::Answer;
 
 /// Whether a call may be waited for on this thread.
@@ -75,7 +76,7 @@ pub(super) fn serve(
         target,
         patience,
     };
-    match call.outcome() {
+    match or_eio(|| call.outcome()) {
         MayWait => return Served::MayWait,
         Given => {}
         Outcome::Reply(reply) => {
@@ -84,6 +85,15 @@ pub(super) fn serve(
         }
     }
     Served::Done
+}
+
+/// A call whose handler panics must be answered all the same: its program would hang.
+fn or_eio(outcome: impl FnOnce() -> Outcome) -> Outcome {
+    // Locks are released by a panic, and do not remember it.
+    catch_unwind(AssertUnwindSafe(outcome)).unwrap_or_else(|_| {
+        complain("a bug of the emulator: a call was not served, and is answered with EIO");
+        Outcome::Reply(Reply::Errno(libc::EIO))
+    })
 }
 
 impl Call<'_> {
@@ -344,3 +354,15 @@ impl Call<'_> {
 // CAST: two flags of the lowest bits.
 const CLOSE_RANGE_CLOEXEC: i32 = libc::CLOSE_RANGE_CLOEXEC as i32;
 const ALL_CLOSE_RANGE_FLAGS: i32 = CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE as i32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::panic, reason = "what a bug does")]
+    fn a_handler_that_panics_has_an_answer() {
+        let outcome = or_eio(|| panic!("a bug"));
+        assert!(matches!(outcome, Outcome::Reply(Reply::Errno(libc::EIO))));
+    }
+}

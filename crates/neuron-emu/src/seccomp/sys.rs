@@ -15,6 +15,7 @@ use nix::libc::{
     self, c_int, c_long, c_ulong, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp,
     seccomp_notif_sizes, sock_filter, sock_fprog,
 };
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -27,6 +28,18 @@ use std::process::Command;
 struct Room {
     notification: seccomp_notif,
     spare: [u64; 32],
+}
+
+/// From now on SIGINT and SIGQUIT, which a terminal sends to all of its programs, do not end this one; a program that it starts
+/// has them as ever. So what was made for that program is still removed when it has ended.
+pub fn leave_interrupts_to_the_program() {
+    extern "C" fn nothing(_: c_int) {}
+    let handler = SigHandler::Handler(nothing);
+    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    for signal in [Signal::SIGINT, Signal::SIGQUIT] {
+        // SAFETY: the handler does nothing; a handler, unlike ignoring, ends with exec.
+        let _there_are_these_signals = unsafe { sigaction(signal, &action) };
+    }
 }
 
 /// Installs a filter on the calling thread, and gives the listener. Makes no other calls than this one.

@@ -162,6 +162,8 @@ fn play() {
             say(&format!("nodes: {}", nodes.join(" ")));
             exit(0);
         }
+        Ok("vfork") => play_vfork(),
+        Ok("bad-closes") => play_bad_closes(),
         Ok("exit-7") => exit(7),
         Ok("killed") => {
             nix::sys::signal::raise(Signal::SIGKILL).unwrap();
@@ -238,6 +240,48 @@ fn stay() -> ! {
     loop {
         pause();
     }
+}
+
+fn still_works(node: &OwnedFd) {
+    let mut version = Version::default();
+    let request = table::COMPATIBLE_VERSION.request();
+    assert_eq!(ioctl(node, request, &mut version), Answer::Done);
+}
+
+/// A child that has its parent's memory, but descriptors of its own, closes one.
+fn play_vfork() {
+    extern "C" fn child(number: *mut libc::c_void) -> i32 {
+        // SAFETY: the child's own descriptor, which nobody uses there.
+        unsafe { libc::close(number.addr() as i32) }
+    }
+    let node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+    let mut stack = vec![0_u128; 1 << 14];
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let number = core::ptr::without_provenance_mut(node.as_raw_fd() as usize);
+    let top = stack.as_mut_ptr_range().end.cast();
+    // SAFETY: the stack is the child's alone until it has ended, for which this thread waits in the call; it only closes.
+    let pid = unsafe { libc::clone(child, top, flags, number) };
+    assert!(pid > 0, "{}", Errno::last());
+    nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap();
+    still_works(&node);
+    exit(0);
+}
+
+/// Calls that the kernel refuses close nothing.
+fn play_bad_closes() {
+    let node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+    let number = node.as_raw_fd();
+    // CAST: a descriptor is not negative.
+    let unsigned = number as u32;
+    // SAFETY: not a call that the kernel makes: the range is empty.
+    let empty = unsafe { libc::close_range(unsigned, unsigned - 1, 0) };
+    // SAFETY: nor this one: there is no such flag.
+    let flags = unsafe { libc::close_range(unsigned, unsigned, 1 << 20) };
+    // SAFETY: nor this one: the flag is for another call.
+    let replaced = unsafe { libc::dup3(0, number, libc::O_APPEND) };
+    assert_eq!([empty, flags, replaced], [-1; 3]);
+    still_works(&node);
+    exit(0);
 }
 
 /// The parent ends; the child closes when its input ends.
