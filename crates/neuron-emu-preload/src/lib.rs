@@ -34,10 +34,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use xu_abi::driver::errno::Answer;
 
+static FRONT: OnceLock<Option<Front>> = OnceLock::new();
+
 /// Asks the devices. `None` when the program was not started for them, or when it is they who make this call: it is not
 /// for them then.
 fn ask<T>(question: impl FnOnce(&Front) -> T) -> Option<T> {
-    static FRONT: OnceLock<Option<Front>> = OnceLock::new();
     thread_local! {
         static ASKING: Cell<bool> = const { Cell::new(false) };
     }
@@ -55,6 +56,12 @@ fn front() -> Option<Front> {
     }
     // SAFETY: the function stores a word, and stays where it is: the library is not unloaded.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    extern "C" fn at_exit() {
+        // A call that this makes is not for the devices.
+        ask(Front::at_exit);
+    }
+    // SAFETY: as above; it takes no lock that a thread may hold while it exits.
+    unsafe { libc::atexit(at_exit) };
     Front::from_environment()
 }
 

@@ -50,10 +50,15 @@ impl Listing {
     pub(crate) fn is(&self, path: &Path) -> bool {
         path == self.place
     }
+
+    /// Removes it before its time: the process exits without dropping it.
+    pub(crate) fn remove(&self) {
+        let _stays = std::fs::remove_dir_all(&self.place);
+    }
 }
 
 impl Drop for Listing {
     fn drop(&mut self) {
-        let _stays = std::fs::remove_dir_all(&self.place);
+        self.remove();
     }
 }

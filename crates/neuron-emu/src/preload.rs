@@ -138,6 +138,15 @@ impl Front {
         listing.as_ref().map(Listing::place)
     }
 
+    /// The process exits: what it has made in the file system is removed. One that is killed leaves it.
+    pub fn at_exit(&self) {
+        if !self.is_forked()
+            && let Some(Some(listing)) = self.listing.get()
+        {
+            listing.remove();
+        }
+    }
+
     fn path(&self, address: usize) -> Option<PathBuf> {
         // CAST: the same width on all platforms here.
         memory::path(std::process::id(), address as u64)

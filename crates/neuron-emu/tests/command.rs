@@ -94,6 +94,23 @@ fn an_interrupt_ends_the_program_and_the_command_puts_things_away() {
 }
 
 #[test]
+fn a_listing_of_the_nodes_does_not_outlive_its_program() {
+    let temporary = std::env::temp_dir().join(format!("neuron-emu-left-{}", std::process::id()));
+    for front in fronts() {
+        std::fs::create_dir(&temporary).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-emu"));
+        command.args(front).args(["--", "/bin/ls", "/dev"]);
+        let (code, output) = run(command.env("TMPDIR", &temporary));
+        let left = std::fs::read_dir(&temporary).unwrap().count();
+        std::fs::remove_dir_all(&temporary).unwrap();
+        if code != UNAVAILABLE {
+            assert!(String::from_utf8_lossy(&output.stdout).contains("neuron0"));
+            assert_eq!((code, left), (0, 0), "{front:?}");
+        }
+    }
+}
+
+#[test]
 fn a_trace_that_cannot_be_written_is_refused_before_the_program_starts() {
     let options = ["--front", "seccomp", "--trace", "/no/such/directory/trace"];
     if let Some((code, said, complained)) = try_play(&options, "exit-7") {

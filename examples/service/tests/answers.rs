@@ -233,7 +233,7 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
     assert_eq!(failed.status, 503);
     assert_eq!(failed.header("retry-after"), Some("1"));
     assert_eq!(failed.body["status"], "HW_ERROR (6)");
-    assert!(failed.error().contains("error number 5"), "{failed:?}");
+    assert!(failed.error().contains("EIO (5)"), "{failed:?}");
     let health = until_health(&mut client, 503).await;
     assert_eq!(health.body["state"], "reopening");
     assert_eq!(health.body["generation"], 1);
@@ -248,7 +248,7 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
     });
     let body = health.await.unwrap().body;
     let (end, open) = (&body["last_end"], &body["last_open_error"]);
-    assert!(end["cause"].as_str().unwrap().contains("error number 5"));
+    assert!(end["cause"].as_str().unwrap().contains("EIO (5)"));
     assert_eq!(end["status"], "HW_ERROR (6)");
     assert!(open["cause"].as_str().unwrap().contains("model.xum"));
     assert!(open["status"].is_string());
@@ -272,7 +272,7 @@ async fn f6_a_service_without_a_device_says_why_and_recovers() {
         (200, &json!(2))
     );
     let end = &health.body["last_end"]["cause"];
-    assert!(end.as_str().unwrap().contains("error number 5"));
+    assert!(end.as_str().unwrap().contains("EIO (5)"));
     assert!(health.body["last_open_error"].is_null());
     fs::remove_dir_all(&directory).unwrap();
     assert_eq!(service.shut_down().await.generations, 2);

@@ -124,7 +124,7 @@ async fn f6_a_service_that_has_leaked_three_runtimes_ends_and_says_why() {
     assert!(matches!(ended, Ended::TooManyLeaks { leaked: 3, .. }));
     let text = ended.to_string();
     assert!(text.starts_with("3 runtimes did not close"), "{text}");
-    assert!(text.contains("error number 5"), "{text}");
+    assert!(text.contains("EIO (5)"), "{text}");
     let summary = service.shut_down().await;
     assert_eq!((summary.generations, summary.leaked), (3, 3));
     for client in asking {
