@@ -5,10 +5,11 @@ mod identity;
 mod waits;
 
 pub use faults::{DriverFault, DriverRule, RuleError};
-pub use identity::{Bdf, Identity};
+pub use identity::Identity;
 pub use waits::Waits;
 
 use std::ops::RangeInclusive;
+use xu_abi::driver::unverified::EMULATED_HOST_CHUNKS;
 use xu_abi::driver::{Arch, MAX_PROCESSES};
 use xu_device::simulated::FaultPlan;
 
@@ -96,6 +97,11 @@ impl Config {
             LEAST_BYTES..=MOST_HOST_BYTES,
             "1 MiB to 64 GiB",
         )
+    }
+
+    /// Where DMA engines see the host memory of a device. It is one for all devices: each has its own part of it.
+    pub(crate) fn host_base(&self, device: u32) -> u64 {
+        self.arch.table().host_bit + EMULATED_HOST_CHUNKS + u64::from(device) * self.host_bytes
     }
 }
 

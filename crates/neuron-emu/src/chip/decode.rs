@@ -10,7 +10,7 @@ use xu_abi::driver::core_window::{
 };
 use xu_abi::driver::queue_register::{QUEUE_STRIDE, RX_BLOCK, TX_BLOCK};
 use xu_abi::driver::{Arch, QUEUES_PER_ENGINE};
-use xu_device::map::CORE_BLOCK_STRIDE;
+use xu_device::map::{CORE_BLOCK_STRIDE, ENGINES_PER_CORE};
 
 /// Bytes of a register.
 const WORD: u64 = 4;
@@ -56,7 +56,10 @@ pub(super) fn notification_base(arch: Arch, block: NqBlock) -> Option<u64> {
     let (runs, index) = match block {
         NqBlock::Core(core) => (table.core_nq, u32::from(core)),
         NqBlock::Topsp(topsp) => (table.topsp_nq, u32::from(topsp)),
-        NqBlock::Sdma(core, engine) => (table.sdma_nq, u32::from(core) * 16 + u32::from(engine)),
+        NqBlock::Sdma(core, engine) => (
+            table.sdma_nq,
+            u32::from(core) * ENGINES_PER_CORE + u32::from(engine),
+        ),
     };
     xu_abi::driver::arch::at(runs, index)
 }
@@ -65,15 +68,17 @@ fn notification(arch: Arch, offset: u64) -> Option<Register> {
     let table = arch.table();
     let find = |runs| {
         let (index, inside) = locate(runs, offset, NQ_BLOCK_BYTES)?;
-        Some((u8::try_from(index).ok()?, inside))
+        Some((index, inside))
     };
     let (block, inside) = if let Some((core, inside)) = find(table.core_nq) {
-        (NqBlock::Core(core), inside)
+        (NqBlock::Core(u8::try_from(core).ok()?), inside)
     } else if let Some((topsp, inside)) = find(table.topsp_nq) {
-        (NqBlock::Topsp(topsp), inside)
+        (NqBlock::Topsp(u8::try_from(topsp).ok()?), inside)
     } else {
         let (sdma, inside) = find(table.sdma_nq)?;
-        (NqBlock::Sdma(sdma / 16, sdma % 16), inside)
+        let core = u8::try_from(sdma / ENGINES_PER_CORE).ok()?;
+        let engine = u8::try_from(sdma % ENGINES_PER_CORE).ok()?;
+        (NqBlock::Sdma(core, engine), inside)
     };
     Some(Register::Notification(block, inside))
 }

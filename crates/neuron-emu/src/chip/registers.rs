@@ -17,10 +17,11 @@ use xu_abi::driver::unverified::{
     NQ_BACK_PRESSURE, NQ_ENABLE, NQ_FULL, NQ_OVERWRITE, NQ_QUEUES_OF_CORE, NQ_TAIL,
     NQ_TIMESTAMP_HIGH, NQ_TIMESTAMP_LOW,
 };
+use xu_abi::record::RECORD_SIZE;
 use xu_device::simulated::{NotificationPolicy, QueueStatus};
 
-/// Bytes of a record.
-const RECORD: u32 = 16;
+// CAST: 16.
+const RECORD: u32 = RECORD_SIZE as u32;
 
 impl Chip {
     /// Programs base and size of a notification queue; size 0 halts it. Enable, policy and head are registers.

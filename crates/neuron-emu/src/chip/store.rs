@@ -23,7 +23,6 @@ use nix::sys::stat::Mode;
 use nix::unistd::ftruncate;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{OnceLock, Weak};
-use xu_abi::driver::unverified::EMULATED_HOST_CHUNKS;
 use xu_abi::driver::window::{Block, Resource, Window};
 use xu_abi::{DeviceAddr, TpbIndex};
 use xu_device::DeviceError;
@@ -74,7 +73,7 @@ impl Store {
         Ok(Self {
             file,
             areas,
-            host: host_base(config, index),
+            host: config.host_base(index),
             others: OnceLock::new(),
         })
     }
@@ -159,15 +158,10 @@ impl Area {
     }
 }
 
-/// Host memory is one for all devices: each has its own part of it.
-fn host_base(config: &Config, index: u32) -> u64 {
-    config.arch.table().host_bit + EMULATED_HOST_CHUNKS + u64::from(index) * config.host_bytes
-}
-
 /// What is memory.
 fn places(config: &Config, index: u32) -> Vec<Place> {
     let (arch, table) = (config.arch, config.arch.table());
-    let host = host_base(config, index);
+    let host = config.host_base(index);
     let mut places = vec![(host, host, config.host_bytes, false)];
     places.extend(
         table
@@ -237,6 +231,7 @@ mod tests {
     use nix::sys::uio::{pread, pwrite};
     use std::sync::Arc;
     use xu_abi::driver::Arch;
+    use xu_abi::driver::unverified::EMULATED_HOST_CHUNKS;
 
     const BYTES: u64 = 1 << 20;
 

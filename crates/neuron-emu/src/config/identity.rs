@@ -1,7 +1,7 @@
 //! What driver and devices say they are, so that clients meet older, newer and poorer ones.
 
-use xu_abi::driver::Features;
 use xu_abi::driver::arch::Versions;
+use xu_abi::driver::{Bdf, Features};
 
 /// What driver and devices say they are. Spec `driver_emulation.md` section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,19 +16,6 @@ pub struct Identity {
     pub features: Features,
     /// Where the first device is; the others have the buses that follow.
     pub bdf: Bdf,
-}
-
-/// The place of a PCI device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bdf {
-    /// Domain.
-    pub domain: u32,
-    /// Bus.
-    pub bus: u32,
-    /// Slot.
-    pub slot: u8,
-    /// Function.
-    pub func: u8,
 }
 
 impl Default for Identity {

@@ -108,17 +108,24 @@ pub(super) fn allocate_datastore(device: &Device, bytes: u64) -> Result<u64, i32
     }
 }
 
+/// What the argument of an allocation says: all have these fields. Alignment and type are not in all of them.
+macro_rules! wanted {
+    ($argument:ident, $align:expr, $mem_type:expr) => {
+        Wanted {
+            size: $argument.size,
+            align: $align,
+            host_memory: $argument.host_memory,
+            dram_channel: $argument.dram_channel,
+            nc_id: $argument.nc_id,
+            mem_type: $mem_type,
+        }
+    };
+}
+
 /// MEM_ALLOC. A bad pointer is EACCES.
 pub(super) fn mem_alloc(call: &Call<'_>) -> Handled {
     let argument: MemAlloc = call.argument().map_err(|_| Failure::Errno(EACCES))?;
-    let wanted = Wanted {
-        size: argument.size,
-        align: 0,
-        host_memory: argument.host_memory,
-        dram_channel: argument.dram_channel,
-        nc_id: argument.nc_id,
-        mem_type: None,
-    };
+    let wanted = wanted!(argument, 0, None);
     give(call, wanted, argument.mem_handle).map_err(|failure| match failure {
         Failure::Positive(_) => Failure::Errno(EACCES),
         other => other,
@@ -128,42 +135,21 @@ pub(super) fn mem_alloc(call: &Call<'_>) -> Handled {
 /// MEM_ALLOC_V2.
 pub(super) fn mem_alloc_v2(call: &Call<'_>) -> Handled {
     let argument: MemAllocV2 = call.argument()?;
-    let wanted = Wanted {
-        size: argument.size,
-        align: argument.align,
-        host_memory: argument.host_memory,
-        dram_channel: argument.dram_channel,
-        nc_id: argument.nc_id,
-        mem_type: None,
-    };
+    let wanted = wanted!(argument, argument.align, None);
     give_attached(call, wanted, argument.mem_handle)
 }
 
 /// MEM_ALLOC_V2MT.
 pub(super) fn mem_alloc_v2mt(call: &Call<'_>) -> Handled {
     let argument: MemAllocV2MemType = call.argument()?;
-    let wanted = Wanted {
-        size: argument.size,
-        align: argument.align,
-        host_memory: argument.host_memory,
-        dram_channel: argument.dram_channel,
-        nc_id: argument.nc_id,
-        mem_type: Some(argument.mem_type),
-    };
+    let wanted = wanted!(argument, argument.align, Some(argument.mem_type));
     give_attached(call, wanted, argument.mem_handle)
 }
 
 /// MEM_ALLOC_V2MT64: the same with a longer structure, which is never looked at.
 pub(super) fn mem_alloc_v2mt64(call: &Call<'_>) -> Handled {
     let argument: MemAllocV2MemType64 = call.argument()?;
-    let wanted = Wanted {
-        size: argument.size,
-        align: argument.align,
-        host_memory: argument.host_memory,
-        dram_channel: argument.dram_channel,
-        nc_id: argument.nc_id,
-        mem_type: Some(argument.mem_type),
-    };
+    let wanted = wanted!(argument, argument.align, Some(argument.mem_type));
     give_attached(call, wanted, argument.mem_handle)
 }
 

@@ -89,33 +89,27 @@ fn body(stop: Stop) -> Vec<sock_filter> {
     let (first, last) = (*RESERVED.start() as u32, *RESERVED.end() as u32);
     match stop {
         Stop::Always => vec![stopped],
-        Stop::Descriptor(index) => vec![
-            load(argument(index)),
-            jump(libc::BPF_JGE, first, 0, 2),
-            jump(libc::BPF_JGT, last, 1, 0),
-            stopped,
-            goes_on,
-        ],
-        Stop::EitherDescriptor => vec![
-            load(argument(0)),
-            jump(libc::BPF_JGE, first, 0, 1),
-            jump(libc::BPF_JGT, last, 0, 3),
-            load(argument(1)),
-            jump(libc::BPF_JGE, first, 0, 2),
-            jump(libc::BPF_JGT, last, 1, 0),
-            stopped,
-            goes_on,
-        ],
-        Stop::Duplicate => vec![
-            load(argument(1)),
-            jump(libc::BPF_JEQ, libc::F_DUPFD as u32, 1, 0),
-            jump(libc::BPF_JEQ, libc::F_DUPFD_CLOEXEC as u32, 0, 4),
-            load(argument(0)),
-            jump(libc::BPF_JGE, first, 0, 2),
-            jump(libc::BPF_JGT, last, 1, 0),
-            stopped,
-            goes_on,
-        ],
+        Stop::Descriptor(index) => when_reserved(index).into(),
+        Stop::EitherDescriptor => {
+            let mut code = vec![
+                load(argument(0)),
+                jump(libc::BPF_JGE, first, 0, 1),
+                // To `stopped` in what follows.
+                jump(libc::BPF_JGT, last, 0, 3),
+            ];
+            code.extend(when_reserved(1));
+            code
+        }
+        Stop::Duplicate => {
+            let mut code = vec![
+                load(argument(1)),
+                jump(libc::BPF_JEQ, libc::F_DUPFD as u32, 1, 0),
+                // To `goes_on` in what follows.
+                jump(libc::BPF_JEQ, libc::F_DUPFD_CLOEXEC as u32, 0, 4),
+            ];
+            code.extend(when_reserved(0));
+            code
+        }
         Stop::Range => vec![
             load(argument(0)),
             jump(libc::BPF_JGT, last, 3, 0),
@@ -125,6 +119,19 @@ fn body(stop: Stop) -> Vec<sock_filter> {
             goes_on,
         ],
     }
+}
+
+/// Stops when an argument is a reserved number.
+fn when_reserved(index: u32) -> [sock_filter; 5] {
+    // CAST: small positive numbers.
+    let (first, last) = (*RESERVED.start() as u32, *RESERVED.end() as u32);
+    [
+        load(argument(index)),
+        jump(libc::BPF_JGE, first, 0, 2),
+        jump(libc::BPF_JGT, last, 1, 0),
+        answer(libc::SECCOMP_RET_USER_NOTIF),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 /// Offset of the low half of an argument: descriptors are `int`, and the kernel does not look at the rest.

@@ -41,6 +41,7 @@
 mod argument;
 
 pub mod arch;
+pub mod bdf;
 pub mod claim;
 pub mod copying;
 pub mod datastore;
@@ -58,6 +59,7 @@ pub mod unverified;
 pub mod window;
 
 pub use arch::{Arch, ArchTable};
+pub use bdf::Bdf;
 pub use claim::*;
 pub use copying::*;
 pub use datastore::*;

@@ -11,8 +11,8 @@ use super::answers::Severity;
 use super::error::DriverError;
 use xu_abi::driver::arch::Versions;
 use xu_abi::driver::{
-    Arch, ArchTable, CompatibleVersion, DeviceBasicInfo, DeviceBdfExt, DeviceDriverInfo, Features,
-    Ioctl, ioctl,
+    Arch, ArchTable, Bdf, CompatibleVersion, DeviceBasicInfo, DeviceBdfExt, DeviceDriverInfo,
+    Features, Ioctl, ioctl,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -29,32 +29,6 @@ pub struct Identity {
     pub features: Features,
     /// Where the device is on the PCI bus.
     pub bdf: Bdf,
-}
-
-/// An address on the PCI bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bdf {
-    /// The domain.
-    pub domain: u32,
-    /// The bus.
-    pub bus: u32,
-    /// The slot.
-    pub slot: u8,
-    /// The function.
-    pub func: u8,
-}
-
-/// `0000:5e:00.0`, as in the names of the kernel.
-impl core::fmt::Display for Bdf {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self {
-            domain,
-            bus,
-            slot,
-            func,
-        } = self;
-        write!(f, "{domain:04x}:{bus:02x}:{slot:02x}.{func:x}")
-    }
 }
 
 /// Whoever can be asked without pointers.

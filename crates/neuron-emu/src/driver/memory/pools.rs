@@ -11,7 +11,6 @@ use super::extents::Extents;
 use crate::choices::LARGEST_SHARE;
 use crate::config::Config;
 use std::ops::Range;
-use xu_abi::driver::unverified::EMULATED_HOST_CHUNKS;
 use xu_abi::driver::{HBM_RESERVED, PAGE, SMALL_CHUNK, SMALL_POOL};
 
 /// The driver's own host memory, at the end of that of the device: a buffer to copy through, and a ring.
@@ -47,8 +46,7 @@ impl Pools {
         let table = config.arch.table();
         let bytes = config.hbm_bytes.min(table.hbm_bytes) / PAGE * PAGE;
         let host_bytes = config.host_bytes / PAGE * PAGE;
-        // Host memory is one for all devices: each has its own part of it.
-        let host = table.host_bit + EMULATED_HOST_CHUNKS + u64::from(device) * config.host_bytes;
+        let host = config.host_base(device);
         let own = host + host_bytes.saturating_sub(OWN);
         Self {
             hbm: table
