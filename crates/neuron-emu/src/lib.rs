@@ -44,6 +44,7 @@ mod nodes;
 pub mod preload;
 pub mod seccomp;
 mod settings;
+pub mod signals;
 
 pub use call::{Caller, NotCopied};
 pub use config::{Config, ConfigError};

@@ -6,9 +6,9 @@
 mod args;
 
 use args::{Front, Run};
-use neuron_emu::preload;
-use neuron_emu::seccomp::{SpawnError, leave_interrupts_to_the_program};
+use neuron_emu::seccomp::SpawnError;
 use neuron_emu::{Emulator, Supervised};
+use neuron_emu::{preload, signals};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;
@@ -87,7 +87,7 @@ fn under_seccomp(mut run: Run) -> u8 {
             return USAGE;
         }
     };
-    leave_interrupts_to_the_program();
+    signals::leave_to_the_program();
     let mut command = run.command();
     let mut program = match Supervised::spawn_in(&emulator, run.settings.directory(), &mut command)
     {
@@ -98,6 +98,7 @@ fn under_seccomp(mut run: Run) -> u8 {
             return UNAVAILABLE;
         }
     };
+    signals::pass_to(program.id());
     let status = program.wait();
     if let Some(trace) = trace {
         trace.write(&emulator);
@@ -120,9 +121,12 @@ fn under_preload(run: Run) -> u8 {
     }
     let bugs = Bugs::new();
     command.env(preload::BUGS, &bugs.0);
-    leave_interrupts_to_the_program();
-    match command.status() {
-        Ok(status) => conclude(Ok(status), &bugs.lines()),
+    signals::leave_to_the_program();
+    match command.spawn() {
+        Ok(mut program) => {
+            signals::pass_to(program.id());
+            conclude(program.wait(), &bugs.lines())
+        }
         Err(error) => not_started(&run.program, &error),
     }
 }
@@ -132,7 +136,12 @@ struct Link(PathBuf);
 
 impl Link {
     fn to_sysfs(emulator: &Emulator, place: PathBuf) -> std::io::Result<Self> {
-        std::os::unix::fs::symlink(emulator.sysfs_root()?, &place)?;
+        let root = emulator.sysfs_root()?;
+        // A command that was killed leaves its link.
+        if std::fs::read_link(&place).is_ok_and(|old| Emulator::is_abandoned_sysfs(&old)) {
+            std::fs::remove_file(&place)?;
+        }
+        std::os::unix::fs::symlink(root, &place)?;
         Ok(Self(place))
     }
 }

@@ -7,7 +7,7 @@
 mod program;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The exit code of a front end that is not available.
 const UNAVAILABLE: i32 = 69;
@@ -180,6 +180,69 @@ fn a_link_leads_to_what_stands_for_sysfs() {
     }
     assert_eq!(code, 0, "{output:?}");
     assert!(!link.0.exists());
+}
+
+#[test]
+fn a_link_of_a_command_that_is_gone_is_replaced_and_no_other() {
+    let link = Removed(std::env::temp_dir().join(format!("neuron-emu-old-{}", std::process::id())));
+    let own = format!("/dev/shm/neuron-emu-sysfs-{}-0", std::process::id());
+    for (old, expected) in [
+        ("/dev/shm/neuron-emu-sysfs-4194304-0", 0),
+        // Its process is there, but not the directory.
+        (own.as_str(), 0),
+        ("/no/such/directory", 64),
+        ("/sys", 64),
+    ] {
+        let _there_is_none = std::fs::remove_file(&link.0);
+        std::os::unix::fs::symlink(old, &link.0).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-emu"));
+        command.args(["--front", "seccomp", "--sysfs"]).arg(&link.0);
+        let (code, output) = run(command.arg("ls").arg(link.0.join("class")));
+        if code == UNAVAILABLE {
+            println!("skipped: {output:?}");
+            return;
+        }
+        assert_eq!(code, expected, "{old}: {output:?}");
+        let left = std::fs::read_link(&link.0).ok();
+        assert_eq!(left.is_some(), expected != 0, "{old}");
+    }
+}
+
+#[test]
+fn a_request_to_end_goes_to_the_program_and_the_command_puts_things_away() {
+    let link = Removed(std::env::temp_dir().join(format!("neuron-emu-end-{}", std::process::id())));
+    for front in fronts() {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-emu"));
+        command.args(front);
+        if front.contains(&"seccomp") {
+            command.arg("--sysfs").arg(&link.0);
+        }
+        // Reads until it is ended, or the test has seen the command end.
+        command.args(["--", "/bin/sh", "-c", "kill -TERM $PPID; read line; exit 1"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take();
+        let status = child.wait().unwrap();
+        drop(input);
+        if status.code() != Some(UNAVAILABLE) {
+            assert_eq!(status.code(), Some(128 + 15), "{front:?}: {status}");
+        }
+        assert!(std::fs::symlink_metadata(&link.0).is_err());
+    }
+}
+
+#[test]
+fn an_interrupt_that_is_ignored_is_ignored_in_the_program() {
+    for front in fronts() {
+        let command = format!(
+            "trap '' INT; exec {} {} -- /bin/sh -c 'kill -INT $$; exit 3'",
+            env!("CARGO_BIN_EXE_neuron-emu"),
+            front.join(" "),
+        );
+        let (code, output) = run(Command::new("/bin/sh").args(["-c", &command]));
+        if code != UNAVAILABLE {
+            assert_eq!(code, 3, "{front:?}: {output:?}");
+        }
+    }
 }
 
 /// A file that goes with the test.

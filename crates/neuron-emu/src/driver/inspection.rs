@@ -2,7 +2,7 @@
 
 use super::bug::Bug;
 use super::remains::Remains;
-use super::sysfs::Sysfs;
+use super::sysfs::{Sysfs, Tree};
 use super::trace::{Event, Traced};
 use super::{Emulator, reset};
 use crate::config::DriverRule;
@@ -46,6 +46,12 @@ impl Emulator {
         }
         let root = sysfs.as_ref().map(|sysfs| sysfs.tree.root().to_owned());
         Ok(root.unwrap_or_default())
+    }
+
+    /// Whether a path is that of such a directory of an emulator that is gone: a link to it can be replaced.
+    #[must_use]
+    pub fn is_abandoned_sysfs(root: &Path) -> bool {
+        Tree::is_abandoned(root)
     }
 
     /// Has the files of sysfs show what there is now. They do when a process is done, without this.

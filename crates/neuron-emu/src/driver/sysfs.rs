@@ -16,7 +16,7 @@ mod device;
 mod memory;
 mod tree;
 
-pub(super) use tree::Tree;
+pub(in crate::driver) use tree::Tree;
 
 use super::device::Device;
 use memory::MemoryMeters;

@@ -34,7 +34,7 @@ mod unavailable;
 
 pub use run::{run, run_in};
 pub use supervised::{SpawnError, Supervised};
-pub use sys::leave_interrupts_to_the_program;
+pub(crate) use sys::open_process;
 pub use unavailable::Unavailable;
 
 /// Where the nodes are.

@@ -15,7 +15,6 @@ use nix::libc::{
     self, c_int, c_long, c_ulong, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp,
     seccomp_notif_sizes, sock_filter, sock_fprog,
 };
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -28,18 +27,6 @@ use std::process::Command;
 struct Room {
     notification: seccomp_notif,
     spare: [u64; 32],
-}
-
-/// From now on SIGINT and SIGQUIT, which a terminal sends to all of its programs, do not end this one; a program that it starts
-/// has them as ever. So what was made for that program is still removed when it has ended.
-pub fn leave_interrupts_to_the_program() {
-    extern "C" fn nothing(_: c_int) {}
-    let handler = SigHandler::Handler(nothing);
-    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
-    for signal in [Signal::SIGINT, Signal::SIGQUIT] {
-        // SAFETY: the handler does nothing; a handler, unlike ignoring, ends with exec.
-        let _there_are_these_signals = unsafe { sigaction(signal, &action) };
-    }
 }
 
 /// Installs a filter on the calling thread, and gives the listener. Makes no other calls than this one.
@@ -139,7 +126,7 @@ pub(super) fn add_descriptor(
 }
 
 /// A descriptor that becomes readable when the process has ended.
-pub(super) fn open_process(pid: u32) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_process(pid: u32) -> Result<OwnedFd, Errno> {
     // SAFETY: no memory is passed.
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, c_long::from(pid), 0) })
 }

@@ -11,6 +11,9 @@ use std::{fs, io};
 /// Mode of a file that root can clear.
 pub(super) const COUNTER: u32 = 0o644;
 
+/// What the names of these directories begin with; the process id follows, and a number.
+const NAME: &str = "neuron-emu-sysfs-";
+
 /// The files, and what each has.
 #[derive(Debug)]
 pub(in crate::driver) struct Tree {
@@ -36,7 +39,7 @@ impl Tree {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("neuron-emu-sysfs-{}-{number}", std::process::id());
+            let name = format!("{NAME}{}-{number}", std::process::id());
             let root = directory.join(name);
             match fs::create_dir(&root) {
                 Ok(()) => {
@@ -51,6 +54,15 @@ impl Tree {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whether a path is that of such a directory, and it or the process that made it is gone.
+    pub(in crate::driver) fn is_abandoned(root: &Path) -> bool {
+        let name = root.file_name().and_then(|name| name.to_str());
+        let owner = name
+            .and_then(|name| name.strip_prefix(NAME)?.split_once('-'))
+            .and_then(|(pid, _)| pid.parse::<u32>().ok());
+        owner.is_some_and(|pid| !root.exists() || !Path::new(&format!("/proc/{pid}")).exists())
     }
 
     pub(in crate::driver) fn root(&self) -> &Path {
