@@ -50,6 +50,8 @@ impl Emulated {
             devices: parts.devices,
             hbm_bytes: parts.hbm_bytes * sharing + OVERHEAD,
             host_bytes: parts.host_bytes,
+            // As the simulated machine has it: the suite asks for buffers of almost all of its host memory.
+            host_chunk_bytes: parts.host_bytes,
             seed: parts.seed,
             faults: parts.faults.clone(),
             ..Config::default()
@@ -117,6 +119,7 @@ impl Emulated {
             ("devices", config.devices.to_string()),
             ("hbm-bytes", config.hbm_bytes.to_string()),
             ("host-bytes", config.host_bytes.to_string()),
+            ("host-chunk-bytes", config.host_chunk_bytes.to_string()),
             ("seed", config.seed.to_string()),
             ("dev", self.directory.display().to_string()),
         ];

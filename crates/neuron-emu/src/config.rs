@@ -10,7 +10,7 @@ pub use waits::Waits;
 
 use std::ops::RangeInclusive;
 use xu_abi::driver::unverified::EMULATED_HOST_CHUNKS;
-use xu_abi::driver::{Arch, MAX_PROCESSES};
+use xu_abi::driver::{Arch, MAX_PROCESSES, PAGE};
 use xu_device::simulated::FaultPlan;
 
 /// What is emulated.
@@ -24,6 +24,9 @@ pub struct Config {
     pub hbm_bytes: u64,
     /// Host memory that chunks are made of, bytes, for each device.
     pub host_bytes: u64,
+    /// Bytes of the largest host chunk: as much as the kernel has in one piece. 4 MiB without an IOMMU, typically. Spec
+    /// `driver.md` section 8.
+    pub host_chunk_bytes: u64,
     /// Processes that can be attached to a device, 1 to 16.
     pub processes: u32,
     /// Decides in which order engines step.
@@ -47,6 +50,7 @@ impl Default for Config {
             devices: 1,
             hbm_bytes: 1 << 30,
             host_bytes: 256 << 20,
+            host_chunk_bytes: 4 << 20,
             processes: MAX_PROCESSES,
             seed: 0,
             faults: FaultPlan::default(),
@@ -96,6 +100,12 @@ impl Config {
             self.host_bytes,
             LEAST_BYTES..=MOST_HOST_BYTES,
             "1 MiB to 64 GiB",
+        )?;
+        within(
+            "host_chunk_bytes",
+            self.host_chunk_bytes,
+            PAGE..=MOST_HOST_BYTES,
+            "4 KiB to 64 GiB",
         )
     }
 
@@ -138,5 +148,6 @@ mod tests {
         assert_eq!(refused(|c| c.processes = 17), "processes");
         assert_eq!(refused(|c| c.hbm_bytes = (16 << 30) + 1), "hbm_bytes");
         assert_eq!(refused(|c| c.host_bytes = 0), "host_bytes");
+        assert_eq!(refused(|c| c.host_chunk_bytes = 0), "host_chunk_bytes");
     }
 }

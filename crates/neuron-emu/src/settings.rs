@@ -57,6 +57,10 @@ impl Settings {
         ("devices", "a number"),
         ("hbm-bytes", "bytes: a number, or one with KiB, MiB or GiB"),
         ("host-bytes", "bytes: a number, or one with KiB, MiB or GiB"),
+        (
+            "host-chunk-bytes",
+            "bytes of the largest piece of host memory: a number, or one with KiB, MiB or GiB",
+        ),
         ("processes", "a number"),
         ("seed", "a number"),
         (
@@ -108,6 +112,7 @@ impl Settings {
             "devices" => config.devices = number(value)?,
             "hbm-bytes" => config.hbm_bytes = bytes(value)?,
             "host-bytes" => config.host_bytes = bytes(value)?,
+            "host-chunk-bytes" => config.host_chunk_bytes = bytes(value)?,
             "processes" => config.processes = number(value)?,
             "seed" => config.seed = number(value)?,
             "faults" => config.faults = plan(Path::new(value))?,
@@ -198,6 +203,7 @@ mod tests {
             ("devices", "3"),
             ("host-bytes", "4096"),
             ("hbm-bytes", "2GiB"),
+            ("host-chunk-bytes", "8KiB"),
             ("processes", "4"),
             ("seed", "7"),
             ("driver-fault", "no-memory:from=3"),
@@ -210,6 +216,7 @@ mod tests {
         assert_eq!(again, settings);
         assert_eq!(again.config().driver_faults.len(), 2);
         assert_eq!(again.config().hbm_bytes, 2 << 30);
+        assert_eq!(again.config().host_chunk_bytes, 8 << 10);
         assert_eq!(again.directory(), Path::new("/somewhere"));
     }
 

@@ -15,7 +15,7 @@ mod between;
 mod program;
 
 pub(super) use asynchronous::{
-    Copies, finish, mem_copy_async, mem_copy_async_wait, mem_copy_async64,
+    Copies, finish, forget, mem_copy_async, mem_copy_async_wait, mem_copy_async64,
 };
 pub(super) use between::{mem_copy, mem_copy64};
 pub(super) use program::{program_engine, program_engine_nc, program_engine_nc64};

@@ -11,7 +11,7 @@
 use super::call::{Call, Failure, Handled};
 use super::device::Device;
 use super::waiting::{Waited, until};
-use super::{notification, rings};
+use super::{copies, notification, rings};
 use crate::config::DriverFault;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -164,6 +164,7 @@ pub(super) fn whole(device: &Device) {
 fn request(device: &Device, pid: u32, nc_map: u32) -> Handled {
     let cores = (0..device.table().cores).filter(|core| nc_map >> core & 1 == 1);
     for core in cores.clone() {
+        forget_copies(device, pid, core);
         notification::destroy(device, core);
         device.core_inits.lock().invalidate(core);
     }
@@ -177,6 +178,17 @@ fn request(device: &Device, pid: u32, nc_map: u32) -> Handled {
     }
     device.datastores.lock().count_reset(nc_map, fails);
     Ok(())
+}
+
+/// The rings of the copy queue are freed first: what still waits there is never made.
+fn forget_copies(device: &Device, pid: u32, core: u8) {
+    let copies = copies::forget(device, core);
+    if copies > 0 {
+        let lost = format!(
+            "a reset of core {core} by process {pid} before {copies} copies through it were waited for: they are not made"
+        );
+        device.warn(pid, lost);
+    }
 }
 
 /// NC_RESET_READY, which succeeds whatever its result is.

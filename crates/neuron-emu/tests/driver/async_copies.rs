@@ -1,13 +1,15 @@
 //! Copies in two slots.
 
 use crate::program::emulator;
-use crate::user::{DEVICE, User};
+use crate::user::{DEVICE, User, warnings};
 use neuron_emu::config::{DriverFault, DriverRule};
 use xu_abi::driver::errno::{Answer, EINVAL, EPERM};
-use xu_abi::driver::ioctl::{MEM_COPY_ASYNC, MEM_COPY_ASYNC_WAIT, MEM_COPY_ASYNC64, MEM_COPY64};
+use xu_abi::driver::ioctl::{
+    MEM_COPY_ASYNC, MEM_COPY_ASYNC_WAIT, MEM_COPY_ASYNC64, MEM_COPY64, NC_RESET,
+};
 use xu_abi::driver::{
-    CHAIN_START, MAX_ASYNC_COPY, MemAllocV2MemType64, MemCopy64, MemCopyAsync, MemCopyAsync64,
-    MemCopyAsyncWait,
+    CHAIN_START, DeviceReset, MAX_ASYNC_COPY, MemAllocV2MemType64, MemCopy64, MemCopyAsync,
+    MemCopyAsync64, MemCopyAsyncWait,
 };
 
 /// Starts a copy of `size` bytes from offset to offset of one chunk.
@@ -182,6 +184,32 @@ fn what_was_started_is_made_before_its_process_goes() {
     emulator.exited(1);
     assert_eq!(two.read(shared, 10, 1), [7]);
     assert_eq!(wait(&two, shared, 1), Answer::Errno(EINVAL));
+}
+
+#[test]
+fn a_reset_of_a_core_loses_the_copies_through_it_and_no_others() {
+    let emulator = emulator(|_| ());
+    let (user, other) = (User::new(&emulator, 1), User::new(&emulator, 2));
+    let chunk = user.device(4096);
+    let elsewhere = user.allocate(MemAllocV2MemType64 { nc_id: 1, ..DEVICE });
+    assert_eq!(user.write(chunk, 0, &[7]), Answer::Done);
+    assert_eq!(user.write(elsewhere, 0, &[7]), Answer::Done);
+    assert_eq!(start(&user, chunk, 0, 10, 1, CHAIN_START), Ok(1));
+    assert_eq!(start(&user, elsewhere, 0, 10, 1, CHAIN_START), Ok(1));
+    let mut reset = DeviceReset {
+        nc_map: 0b1,
+        request_id: 0,
+    };
+    assert_eq!(other.call(&NC_RESET, &mut reset), Answer::Done);
+    let warnings = warnings(&emulator);
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("core 0 by process 2 before 1 copies"),
+        "{warnings:?}"
+    );
+    assert_eq!(wait(&user, chunk, 1), Answer::Errno(EINVAL));
+    assert_eq!(wait(&user, elsewhere, 1), Answer::Done);
+    assert_eq!(user.read(chunk, 10, 1), [0xA5]);
+    assert_eq!(user.read(elsewhere, 10, 1), [7]);
 }
 
 #[test]

@@ -220,6 +220,21 @@ fn addresses_of_host_chunks_have_the_host_bit_and_differ_between_devices() {
 }
 
 #[test]
+fn host_memory_comes_in_pieces_of_the_kernel_and_device_memory_does_not() {
+    let refused = Err(Answer::Errno(ENOMEM));
+    let of = |size| MemAllocV2MemType64 { size, ..HOST };
+    let emulator = emulator(|_| ());
+    let user = User::new(&emulator, 1);
+    assert!(user.try_allocate(of(4 * MIB)).is_ok());
+    assert_eq!(user.try_allocate(of(4 * MIB + 1)), refused);
+    user.device(8 * MIB);
+    let emulator = crate::program::emulator(|c| c.host_chunk_bytes = 64 * MIB);
+    let user = User::new(&emulator, 1);
+    assert!(user.try_allocate(of(64 * MIB)).is_ok());
+    assert_eq!(user.try_allocate(of(64 * MIB + 1)), refused);
+}
+
+#[test]
 fn host_memory_ends() {
     let emulator = emulator(|c| c.host_bytes = MIB);
     let user = User::new(&emulator, 1);

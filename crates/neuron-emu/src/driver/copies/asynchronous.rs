@@ -125,6 +125,13 @@ pub(in crate::driver) fn finish(device: &Device) {
     }
 }
 
+/// Forgets what has been started and was not made through the copy queue of a core, whose rings go: how many copies.
+pub(in crate::driver) fn forget(device: &Device, core: u8) -> usize {
+    let queue = QueueKey::of_core(device.table(), core.into());
+    let queue = device.copies.lock().queues.remove(&queue);
+    queue.map_or(0, |queue| queue.len())
+}
+
 /// MEM_COPY_ASYNC.
 pub(in crate::driver) fn mem_copy_async(call: &Call<'_>) -> Handled {
     let mut argument: MemCopyAsync = call.argument()?;

@@ -23,6 +23,8 @@ pub(in crate::driver) const BOUNCE: u64 = 64 << 10;
 pub(super) struct Pools {
     hbm: Vec<Hbm>,
     host: Extents,
+    /// Most bytes of a host chunk.
+    host_chunk: u64,
     own: u64,
 }
 
@@ -55,6 +57,7 @@ impl Pools {
                 .map(|base| Hbm::new(*base, bytes))
                 .collect(),
             host: Extents::new(host..own),
+            host_chunk: config.host_chunk_bytes,
             own,
         }
     }
@@ -67,6 +70,7 @@ impl Pools {
     /// Takes memory, if there is any. Bytes and alignment are multiples of a page.
     pub(super) fn take(&mut self, place: Place, bytes: u64, align: u64) -> Option<u64> {
         match place {
+            Place::Host if bytes > self.host_chunk => None,
             Place::Host => self.host.take(bytes, align),
             Place::Hbm(channel) => self.channel(channel)?.take(bytes, align),
         }
