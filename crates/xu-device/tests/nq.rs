@@ -9,8 +9,8 @@ use scripted::{Call, Scripted};
 use std::sync::Arc;
 use xu_abi::record::{RECORD_SIZE, ring_bits};
 use xu_abi::{Status, TpbIndex};
-use xu_device::DeviceError;
 use xu_device::nq::{Mode, NqError, NqReader};
+use xu_device::{DeviceError, Head};
 
 const CORE: TpbIndex = TpbIndex::new(1);
 const NQ: u8 = 6;
@@ -42,7 +42,10 @@ fn number(record: [u8; 16]) -> u64 {
 
 fn acknowledged(scripted: &Scripted) -> Vec<u64> {
     let heads = scripted.log().into_iter().filter_map(|call| match call {
-        Call::Acknowledge(CORE, NQ, head) => Some(head),
+        Call::Acknowledge(CORE, heads) => match heads[..] {
+            [Some(Head { nq: NQ, offset }), None, ..] => Some(offset),
+            _ => panic!("{heads:?}"),
+        },
         _ => None,
     });
     heads.collect()

@@ -3,8 +3,8 @@
 use crate::support::{CORE, Client, WHOLE, halting, small};
 use xu_abi::record::{Subtype, ring_bits};
 use xu_abi::{Engine, StatusRecord};
-use xu_device::Device;
 use xu_device::simulated::Machine;
+use xu_device::{Device, Head};
 use zerocopy::transmute;
 
 #[test]
@@ -38,7 +38,9 @@ fn a_full_notification_ring_drops_latches_and_says_so() {
     let reader = &mut client.status[0];
     assert!(reader.next(&machine).is_some());
     assert!(reader.next(&machine).is_none());
-    machine.acknowledge(CORE, reader.nq, reader.offset).unwrap();
+    machine
+        .acknowledge(CORE, &[Head::new(reader.nq, reader.offset)])
+        .unwrap();
     client.arm(&request, &WHOLE);
     client.fire();
     assert_eq!(

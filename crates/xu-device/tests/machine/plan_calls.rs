@@ -3,7 +3,7 @@
 use crate::support::{CORE, Client, Rings, SEMAPHORE, WHOLE, at, faulty, halting, small};
 use xu_abi::{SemIndex, TpbIndex};
 use xu_device::simulated::{Fault, FaultPlan, Injection, Machine, MachineConfig, Rule, When};
-use xu_device::{Device, DeviceError, Place, map};
+use xu_device::{Device, DeviceError, Head, Place, map};
 
 const LOST: DeviceError = DeviceError::Lost;
 
@@ -225,7 +225,7 @@ fn d4_a_device_that_goes_fails_every_call_and_can_be_dropped() {
             assert_eq!(machine.read_semaphore(CORE, semaphore), Err(LOST));
         }
         assert_eq!(machine.open_notification_queue(CORE, 4, 64), Err(LOST));
-        assert_eq!(machine.acknowledge(CORE, 4, 0), Err(LOST));
+        assert_eq!(machine.acknowledge(CORE, &[Head::new(4, 0)]), Err(LOST));
         assert_eq!(machine.notification_tail(CORE, 4), Err(LOST));
         assert_eq!(machine.overflow_latched(CORE), Err(LOST));
         assert_eq!(machine.memory_errors(CORE), Err(LOST));

@@ -10,7 +10,7 @@ use xu_abi::{
 };
 use xu_device::simulated::isa::{Instruction, Opcode, Operand};
 use xu_device::simulated::{Costs, FaultPlan, Machine, MachineConfig, Rule, Time};
-use xu_device::{Device, DeviceError, DmaQueue, Place, map};
+use xu_device::{Device, DeviceError, DmaQueue, Head, Place, map};
 use zerocopy::little_endian::U32;
 use zerocopy::{IntoBytes, transmute};
 
@@ -272,12 +272,16 @@ impl Client {
             while let Some(record) = reader.next(machine) {
                 records.push(transmute!(record));
             }
-            machine.acknowledge(*tpb, reader.nq, reader.offset).unwrap();
+            machine
+                .acknowledge(*tpb, &[Head::new(reader.nq, reader.offset)])
+                .unwrap();
         }
         while let Some(record) = errors.next(machine) {
             posted.errors.push(transmute!(record));
         }
-        machine.acknowledge(*tpb, ERROR_NQ, errors.offset).unwrap();
+        machine
+            .acknowledge(*tpb, &[Head::new(ERROR_NQ, errors.offset)])
+            .unwrap();
         posted
     }
 
@@ -297,7 +301,7 @@ impl Client {
                 {
                     records.push(transmute!(record));
                     self.machine
-                        .acknowledge(self.tpb, reader.nq, reader.offset)
+                        .acknowledge(self.tpb, &[Head::new(reader.nq, reader.offset)])
                         .unwrap();
                 }
             }
@@ -306,7 +310,7 @@ impl Client {
                 while let Some(record) = self.errors.next(&self.machine) {
                     errors.push(transmute!(record));
                     self.machine
-                        .acknowledge(self.tpb, ERROR_NQ, self.errors.offset)
+                        .acknowledge(self.tpb, &[Head::new(ERROR_NQ, self.errors.offset)])
                         .unwrap();
                 }
                 return Posted { status, errors };

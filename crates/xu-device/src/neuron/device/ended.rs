@@ -9,6 +9,7 @@
 //!   counted  ---------|- - - - - - -|              always; when asked
 //! ```
 
+use crate::device::DeviceError;
 use crate::map;
 use crate::neuron::NqRing;
 use core::sync::atomic::Ordering;
@@ -45,6 +46,23 @@ impl OpenQueue {
     /// Doorbells since it was opened, of `rung` in all.
     pub(super) fn rung_since(&self, rung: u64) -> u64 {
         rung.saturating_sub(self.rung)
+    }
+
+    /// A byte offset, if a head can be there.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`].
+    pub(super) fn checked_head(&self, offset: u64) -> Result<u32, DeviceError> {
+        match u32::try_from(offset) {
+            Ok(head) if head < self.ring.spec().bytes && offset.is_multiple_of(RECORD_SIZE) => {
+                Ok(head)
+            }
+            _ => Err(DeviceError::BadArgument {
+                what: "head of a notification queue",
+                value: offset,
+                allowed: "a record boundary inside the ring",
+            }),
+        }
     }
 
     /// The space before byte `head` is being returned.
