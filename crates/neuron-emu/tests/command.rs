@@ -245,6 +245,19 @@ fn an_interrupt_that_is_ignored_is_ignored_in_the_program() {
     }
 }
 
+#[test]
+fn too_few_descriptors_are_a_reason_and_no_failure_of_the_program() {
+    let command = format!(
+        "ulimit -n 256; exec {} --front seccomp -- /bin/true",
+        env!("CARGO_BIN_EXE_neuron-emu"),
+    );
+    let (code, output) = run(Command::new("/bin/sh").args(["-c", &command]));
+    // Who may raise the limit does.
+    if code != 0 {
+        assert_eq!(code, UNAVAILABLE, "{output:?}");
+    }
+}
+
 /// A file that goes with the test.
 struct Removed(PathBuf);
 
