@@ -133,6 +133,15 @@ fn a_crash_of_the_kernel_is_an_exit_code_of_its_own() {
 }
 
 #[test]
+fn a_positive_result_leaves_the_error_number_alone() {
+    for front in fronts() {
+        if let Some((code, said, complained)) = try_play(&front, "bad-pointer") {
+            assert_eq!(code, 0, "{front:?}: {said} {complained}");
+        }
+    }
+}
+
+#[test]
 fn mappings_are_native_under_each_front_end() {
     for front in fronts() {
         if let Some((code, said, complained)) = try_play(&front, "map") {
