@@ -107,7 +107,10 @@ fn the_script_has_help_and_does_nothing_else_then() {
         .unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{stdout}");
-    assert!(stdout.contains("usage: scripts/hardware-report"), "{stdout}");
+    assert!(
+        stdout.contains("usage: scripts/hardware-report"),
+        "{stdout}"
+    );
     assert!(!stdout.contains("== host"), "{stdout}");
 }
 
