@@ -337,7 +337,10 @@ pub fn library() -> Result<PathBuf, String> {
     let found = places.iter().map(|place| place.join(LIBRARY));
     found.into_iter().find(|file| file.exists()).ok_or_else(|| {
         let places: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
-        format!("{LIBRARY} is not in {}", places.join(" nor in "))
+        format!(
+            "{LIBRARY} is not in {}: `cargo build -p neuron-emu-preload` makes it, with the profile of this command",
+            places.join(" nor in ")
+        )
     })
 }
 

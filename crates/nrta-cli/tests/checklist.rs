@@ -119,6 +119,21 @@ fn the_script_says_that_there_is_no_device() {
 }
 
 #[test]
+fn the_script_has_help_and_does_nothing_else_then() {
+    let output = Command::new(root().join("scripts/hardware-report"))
+        .args(["--nrta", "/no/such/program", "--help"])
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(
+        stdout.contains("usage: scripts/hardware-report"),
+        "{stdout}"
+    );
+    assert!(!stdout.contains("== host"), "{stdout}");
+}
+
+#[test]
 fn the_script_refuses_what_it_cannot_do() {
     for arguments in [
         &["--out"][..],

@@ -47,6 +47,7 @@ pub const DEVICES: &str = "/dev";
 pub fn available() -> Result<(), Unavailable> {
     static ANSWER: std::sync::OnceLock<Result<(), Unavailable>> = std::sync::OnceLock::new();
     let ask = || {
+        check_descriptor_limit()?;
         let filter = filter::program();
         let thread = std::thread::Builder::new().name("neuron-emu-probe".into());
         let probe = thread
@@ -60,14 +61,27 @@ pub fn available() -> Result<(), Unavailable> {
     ANSWER.get_or_init(ask).clone()
 }
 
-/// Reserved numbers need room: the soft limit of descriptors is raised if it is below.
-fn raise_descriptor_limit() -> nix::Result<()> {
+/// As many descriptors as there are with the reserved numbers.
+// CAST: a small positive number.
+const DESCRIPTORS: u64 = *filter::RESERVED.end() as u64 + 1;
+
+/// Reserved numbers need room, and the hard limit of descriptors may leave none. It is raised where that is permitted.
+fn check_descriptor_limit() -> Result<(), Unavailable> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    // CAST: a small positive number.
-    let needed = *filter::RESERVED.end() as u64 + 1;
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if soft >= needed {
+    if hard >= DESCRIPTORS {
         return Ok(());
     }
-    setrlimit(Resource::RLIMIT_NOFILE, needed, hard.max(needed))
+    setrlimit(Resource::RLIMIT_NOFILE, soft, DESCRIPTORS)
+        .map_err(|_| Unavailable::Descriptors { hard })
+}
+
+/// Raises the soft limit of descriptors if it is below the reserved numbers. Between fork and exec, too: no allocation.
+fn raise_descriptor_limit() -> nix::Result<()> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft >= DESCRIPTORS {
+        return Ok(());
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, hard.max(DESCRIPTORS))
 }

@@ -18,6 +18,14 @@ pub enum Unavailable {
     /// The kernel has another one.
     #[error("this kernel's seccomp structures are larger than this emulator knows")]
     Newer,
+    /// The numbers that it reserves lie beyond what this process may have.
+    #[error(
+        "seccomp notification needs descriptors up to 1023, and the hard limit of open files is {hard} (`ulimit -Hn`)"
+    )]
+    Descriptors {
+        /// The limit.
+        hard: u64,
+    },
     /// Something else stands in the way.
     #[error("the seccomp front end cannot be started: {0}")]
     Other(String),

@@ -5,7 +5,7 @@ use crate::device::{DeviceError, named};
 use std::path::PathBuf;
 use xu_abi::Status;
 use xu_abi::driver::arch::Versions;
-use xu_abi::driver::errno::Answer;
+use xu_abi::driver::errno::{self, Answer};
 
 /// A call that was refused, by us or by the driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum DriverError {
         value: u64,
     },
     /// A node could not be opened.
-    #[error("{}: {}", path.display(), said(Answer::Errno(*errno)))]
+    #[error("{} cannot be opened, {}: {}", path.display(), named(*errno), why_not_opened(*errno))]
     Open {
         /// The node.
         path: PathBuf,
@@ -196,6 +196,20 @@ fn said(answer: Answer) -> String {
         Answer::Done => "success".to_owned(),
         Answer::Positive(number) => format!("the driver answered {number}"),
         Answer::Errno(number) => format!("the driver answered {}", named(number)),
+    }
+}
+
+/// What an error number of open says to who has not read the driver.
+fn why_not_opened(errno: i32) -> &'static str {
+    match errno {
+        errno::ENOENT => {
+            "there is no such node: no Neuron device, or its kernel module is not loaded"
+        }
+        errno::EACCES | errno::EPERM => "this user may not",
+        errno::ENXIO | errno::ENODEV => "the driver has no device behind it, or not any more",
+        errno::EINVAL => "a reset of the device has failed before",
+        errno::EBUSY => "as many processes are attached to the device as it takes",
+        _ => "the driver refused",
     }
 }
 
