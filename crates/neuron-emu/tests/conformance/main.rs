@@ -7,8 +7,10 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod client;
 mod crashes;
 mod node;
+mod notifications;
 mod processes;
 mod rows;
 mod rules;
