@@ -14,12 +14,12 @@ use xu_abi::driver::{
     Arch, BarRw, DmaCopyDescriptors64, DmaQueueGetState, DmaQueueInit, DmaQueueState,
     NotificationsInitWithReallocV2, NqType, Semaphore, ioctl as row,
 };
-use xu_abi::record::ring_bits;
-use xu_abi::{DeviceAddr, Engine, ExecRequest, RequestBuffer, RingId, TpbIndex};
+use xu_abi::record::{Subtype, ring_bits};
+use xu_abi::{DeviceAddr, Engine, ExecRequest, RequestBuffer, RingId, StatusRecord, TpbIndex};
 use xu_device::map::{self, AddressMap};
 use xu_device::simulated::isa::Instruction;
-use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of each notification ring: 64 records.
 pub(crate) const RING: u32 = 1024;
@@ -31,10 +31,11 @@ const PAGE: u64 = 4096;
 /// The notification block of core 0.
 pub(crate) const BLOCK: u64 = 0x3053_5000;
 const TPB: TpbIndex = TpbIndex::new(0);
-/// Engines, each with a queue of its own, and the errors.
-pub(crate) const QUEUES: usize = 6;
-/// Of [`QUEUES`].
-pub(crate) const ERRORS: usize = 5;
+/// Each has a queue of its own.
+pub(crate) const ENGINES: usize = 5;
+/// The queue of errors, behind those of engines.
+pub(crate) const ERRORS: usize = ENGINES;
+pub(crate) const QUEUES: usize = ENGINES + 1;
 /// A doorbell is followed by its records long before the device was asked so often.
 const PATIENCE: u32 = 1_000_000;
 
@@ -130,7 +131,7 @@ impl<'n> Client<'n> {
     }
 
     /// A request for these programs, where the next publish finds it.
-    pub(crate) fn load(&self, programs: &[Vec<Instruction>; 5]) {
+    pub(crate) fn load(&self, programs: &[Vec<Instruction>; ENGINES]) {
         let mut request = ExecRequest {
             do_model_switch: U32::new(1),
             reload_seq_config: U32::new(1),
@@ -332,6 +333,11 @@ fn notification_ring(node: &Node, nq: u8) -> u64 {
 }
 
 /// Programs of all engines that end at once.
-pub(crate) fn halting() -> [Vec<Instruction>; 5] {
+pub(crate) fn halting() -> [Vec<Instruction>; ENGINES] {
     Engine::ALL.map(|engine| vec![Instruction::halt(engine)])
+}
+
+/// What a status record says.
+pub(crate) fn subtype(record: [u8; 16]) -> Subtype {
+    StatusRecord::read_from_bytes(&record).unwrap().subtype()
 }

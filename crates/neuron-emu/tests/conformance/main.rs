@@ -8,7 +8,9 @@
 )]
 
 mod client;
+mod copies;
 mod crashes;
+mod executions;
 mod node;
 mod notifications;
 mod processes;

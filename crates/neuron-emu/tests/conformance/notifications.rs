@@ -2,14 +2,18 @@
 //!
 //! Spec `driver.md` section 5, `driver_emulation.md` section 5. Rings are read by phase alone, as clients do.
 
-use crate::client::{BLOCK, Client, ERRORS, QUEUES, RECORD, RING, halting, queues};
+use crate::client::{
+    BLOCK, Client, ENGINES, ERRORS, QUEUES, RECORD, RING, halting, queues, subtype,
+};
 use crate::node::Node;
 use crate::{small, under, with_node};
 use neuron_emu::{Emulator, Event};
 use std::array;
 use std::thread;
 use xu_abi::StatusRecord;
+use xu_abi::driver::errno::Answer::Done;
 use xu_abi::driver::unverified::NQ_FULL;
+use xu_abi::driver::{NotificationsInitWithReallocV2, NqType, ioctl as row};
 use xu_abi::record::{Subtype, ring_bits};
 use zerocopy::FromBytes;
 
@@ -18,12 +22,6 @@ const QUARTER: u32 = RECORDS / 4;
 /// Each engine posts so many records for an execution: START and END.
 const RECORDS_OF_EXECUTION: u32 = 2;
 const LAPS: u32 = 5;
-/// Those of engines.
-const ENGINES: usize = QUEUES - 1;
-
-fn subtype(record: [u8; 16]) -> Subtype {
-    StatusRecord::read_from_bytes(&record).unwrap().subtype()
-}
 
 fn stamp(record: [u8; 16]) -> u64 {
     StatusRecord::read_from_bytes(&record)
@@ -47,14 +45,13 @@ fn over_five_laps_with_the_head_written_each_quarter_every_record_comes_with_its
             for queue in 0..ENGINES {
                 for expected in [Subtype::Start, Subtype::End] {
                     let record = client.await_next(queue);
-                    assert_eq!(
-                        subtype(record),
-                        expected,
-                        "{queue}, execution {execution}"
-                    );
+                    assert_eq!(subtype(record), expected, "{queue}, execution {execution}");
                     assert!(!has_overflowed(record), "{queue}, execution {execution}");
                     let posted = stamp(record);
-                    assert!(posted > last[queue], "{queue}, execution {execution}: stale");
+                    assert!(
+                        posted > last[queue],
+                        "{queue}, execution {execution}: stale"
+                    );
                     last[queue] = posted;
                 }
                 if client.read(queue).is_multiple_of(QUARTER) {
@@ -161,5 +158,67 @@ fn queues_that_are_not_enabled_drop_without_a_trace() {
             }
             assert_eq!(client.register(BLOCK + NQ_FULL), 0);
         });
+    }
+}
+
+#[test]
+fn a_ring_that_is_asked_for_again_keeps_its_records_and_a_forced_one_has_none() {
+    with_node(small(), |node| {
+        let mut client = Client::open(node);
+        client.load(&halting());
+        client.execute();
+        client.await_next(0);
+        let queue = u32::from(queues()[0]);
+        let first = |force_alloc_mem| {
+            let mut ring = ring_of(NqType::Notify, queue);
+            ring.force_alloc_mem = force_alloc_mem;
+            let made = node.ask(row::NOTIFICATIONS_INIT_WITH_REALLOC_V2, &mut ring);
+            assert_eq!(made, Done);
+            let mut record = [0; 16];
+            assert_eq!(node.copy(ring.mem_handle, 0, &mut record, false), Done);
+            record
+        };
+        let stale = first(0);
+        assert_eq!(
+            subtype(stale),
+            Subtype::Start,
+            "as if it had just been posted"
+        );
+        assert_ne!(stale[3] & ring_bits::PHASE, 0);
+        assert_eq!(first(1), [0; 16]);
+    });
+}
+
+#[test]
+fn two_types_with_one_engine_index_fight_over_one_queue_of_the_hardware() {
+    with_node(small(), |node| {
+        let mut client = Client::open(node);
+        client.load(&halting());
+        let mut other = ring_of(NqType::Error, queues()[0].into());
+        let made = node.ask(row::NOTIFICATIONS_INIT_WITH_REALLOC_V2, &mut other);
+        assert_eq!(made, Done);
+        client.execute();
+        for queue in 1..ENGINES {
+            client.await_next(queue);
+            client.await_next(queue);
+        }
+        client.execute();
+        client.await_next(1);
+        // The first execution is over.
+        let mut record = [0; 16];
+        assert_eq!(node.copy(other.mem_handle, 0, &mut record, false), Done);
+        assert_eq!(subtype(record), Subtype::Start, "who came last has them");
+        assert_eq!(client.next(0), None);
+    });
+}
+
+/// Asks for a ring of host memory.
+fn ring_of(nq_type: NqType, engine_index: u32) -> NotificationsInitWithReallocV2 {
+    NotificationsInitWithReallocV2 {
+        nq_type: nq_type.raw(),
+        engine_index,
+        size: RING,
+        on_host_memory: 1,
+        ..NotificationsInitWithReallocV2::ZEROED
     }
 }
