@@ -136,15 +136,15 @@ fn what_runs_while_its_core_is_reset_is_dropped_and_the_core_works_again() {
                 QueueState::Disabled.raw(),
                 "round {round}"
             );
-            // What it waited for comes, and nobody is there: in rings that are new not either.
+            let mut again = Client::open(node);
+            again.load(&halting());
+            // What it waited for comes, and nobody is there who would post in rings that are not for it.
             let release = Semaphore {
                 nc_id: 0,
                 semaphore_index: SEMAPHORE.into(),
                 value: 1,
             };
             assert_eq!(node.call(row::SEMAPHORE_INCREMENT, release), Done);
-            let mut again = Client::open(node);
-            again.load(&halting());
             again.execute();
             assert_eq!(outcome(&mut again), succeeded(), "round {round}");
             for nq in queues().into_iter().take(ENGINES) {
