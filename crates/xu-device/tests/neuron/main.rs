@@ -22,3 +22,4 @@ mod registers;
 mod script;
 mod submit;
 mod system;
+mod together;
