@@ -15,6 +15,7 @@ mod datastore;
 mod device;
 mod device_memory;
 mod guards;
+mod laps;
 mod nodes;
 mod processes;
 mod queues;
