@@ -26,6 +26,7 @@ mod queues;
 mod registers;
 mod resets;
 mod semaphores;
+mod slow;
 mod sysfs;
 mod tracing;
 mod user;

@@ -66,20 +66,22 @@ fn program(call: &Call<'_>, asked: &ProgramEngineNc64) -> Handled {
     carry(call, asked.buffer.wrapping_add(asked.offset), to..end)
 }
 
-/// Through the driver's own memory, step by step, as only its copies reach engines.
+/// Through the driver's own memory, step by step, as only its copies reach engines. Nobody is held up while the memory of the
+/// caller is fetched, which can take its time.
 fn carry(call: &Call<'_>, mut buffer: u64, mut to: Range<u64>) -> Handled {
     let chip = &call.device.chip;
     let bounce = call.device.chunks.lock().bounce();
-    // Whoever holds it has the bounce buffer.
-    let _copies = call.device.copies.lock();
     while !to.is_empty() {
         let step = BOUNCE.min(to.end - to.start);
         // CAST: at most 64 KiB.
         let mut bytes = vec![0; step as usize];
         call.caller.read(buffer, &mut bytes)?;
+        // Whoever holds it has the bounce buffer.
+        let copies = call.device.copies.lock();
         let copied = chip
             .write(bounce, &bytes)
             .and_then(|()| chip.copy(bounce, to.start, step));
+        drop(copies);
         copied.map_err(|_| Failure::Errno(EPERM))?;
         to.start += step;
         buffer = buffer.wrapping_add(step);
