@@ -8,7 +8,10 @@ use crate::{small, with_node};
 use xu_abi::driver::dma::QueueState;
 use xu_abi::driver::errno::Answer::Done;
 use xu_abi::driver::unverified::{NQ_ENABLE, NQ_TAIL};
-use xu_abi::driver::{DeviceReady, DeviceReset, Semaphore, ioctl as row, nq_register::NQ_STRIDE};
+use xu_abi::driver::{
+    DeviceReady, DeviceReset, DmaEngSetState, EngineState, Semaphore, ioctl as row,
+    nq_register::NQ_STRIDE,
+};
 use xu_abi::record::Subtype;
 use xu_abi::{Engine, ErrorRecord, SemIndex};
 use xu_device::simulated::isa::Instruction;
@@ -153,5 +156,39 @@ fn what_runs_while_its_core_is_reset_is_dropped_and_the_core_works_again() {
             }
             reset(node);
         }
+    });
+}
+
+fn tell(node: &Node, state: EngineState) {
+    let argument = DmaEngSetState {
+        // It brings core 0 its requests.
+        eng_id: 0,
+        state: state.raw(),
+    };
+    assert_eq!(node.call(row::DMA_ENG_SET_STATE, argument), Done);
+}
+
+#[test]
+fn a_request_waits_for_an_engine_that_is_disabled_and_ends_in_error_when_it_aborts() {
+    with_node(small(), |node| {
+        let mut client = Client::open(node);
+        client.load(&halting());
+        client.execute();
+        assert_eq!(outcome(&mut client), succeeded());
+        tell(node, EngineState::Disable);
+        client.execute();
+        assert_eq!(client.queue_state().head_pointer, 4, "nothing is fetched");
+        tell(node, EngineState::Normal);
+        assert_eq!(outcome(&mut client), succeeded());
+        tell(node, EngineState::Disable);
+        client.execute();
+        tell(node, EngineState::Abort);
+        assert!(outcome(&mut client).1);
+        assert_eq!(client.queue_state().sw_status, QueueState::Aborted.raw());
+        tell(node, EngineState::Normal);
+        let mut again = Client::open(node);
+        again.load(&halting());
+        again.execute();
+        assert_eq!(outcome(&mut again), succeeded());
     });
 }

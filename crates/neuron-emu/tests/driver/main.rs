@@ -12,6 +12,7 @@ mod claims;
 mod copies;
 mod cores;
 mod datastores;
+mod engines;
 mod faults;
 mod files;
 mod gates;

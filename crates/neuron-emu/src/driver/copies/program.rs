@@ -3,6 +3,8 @@
 //! Spec `driver.md` section 3. The driver adds the offset to both sides, and lets only some windows of device addresses
 //! through.
 
+use super::asynchronous::QueueKey;
+use super::in_time;
 use crate::driver::bug::Bug;
 use crate::driver::call::{Call, Failure, Handled};
 use crate::driver::memory::BOUNCE;
@@ -62,7 +64,7 @@ fn program(call: &Call<'_>, asked: &ProgramEngineNc64) -> Handled {
     if !windows(call.device.config().arch).any(is_inside) {
         return Err(Failure::Errno(ENOMEM));
     }
-    call.device.faults.copy()?;
+    in_time(call, QueueKey::of_core(call.device.table(), asked.nc_id))?;
     carry(call, asked.buffer.wrapping_add(asked.offset), to..end)
 }
 
