@@ -7,7 +7,12 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod client;
+mod copies;
+mod crashes;
+mod executions;
 mod node;
+mod notifications;
 mod processes;
 mod rows;
 mod rules;
