@@ -5,9 +5,11 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `collectives` | ranks that step in any order, wait, race and are lost |
 //! | `operations` | what operations of a transfer queue do |
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
+mod collectives;
 mod operations;
 
 use proptest::prelude::ProptestConfig;
