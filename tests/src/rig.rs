@@ -8,6 +8,7 @@ use crate::emulated::Emulated;
 use nrta::{Builder, Runtime};
 use std::sync::Arc;
 use xu_device::Device;
+use xu_device::map::HBM_RESERVED;
 use xu_device::simulated::{FaultPlan, Machine, MachineConfig, Rule};
 
 /// Which kind of machine.
@@ -171,6 +172,15 @@ impl Rig {
                 };
                 Machine::start(config).expect("a machine of these parts starts")
             }
+        }
+    }
+
+    /// Where the HBM of its first core ends, as the device sees it.
+    #[must_use]
+    pub fn end_of_hbm(&self) -> u64 {
+        match &self.machine {
+            Powered::Simulated => HBM_RESERVED + self.parts.hbm_bytes,
+            Powered::Neuron(emulated) => emulated.end_of_hbm(),
         }
     }
 

@@ -1,16 +1,23 @@
 //! Executions that do not end by themselves: what goes on beside them, and how they are left.
 
-use crate::support::{CORE, Client, PATIENCE, SEMAPHORE, WHOLE, instruction, only, small};
+use crate::client;
+use crate::client::{CORE, PATIENCE, SEMAPHORE, WHOLE, instruction, only};
+use lane_tests::Rig;
 use xu_abi::record::Subtype;
 use xu_abi::{Engine, StatusRecord};
 use xu_device::simulated::isa::{Instruction, Opcode};
-use xu_device::{Device, Place, map};
+use xu_device::{Place, map};
 use zerocopy::little_endian::U32;
 use zerocopy::{IntoBytes, transmute};
 
-#[test]
-fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped() {
-    let mut client = Client::start(small(1, 10));
+lane_tests::on_both! {
+    a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped,
+    a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside,
+    an_endless_program_holds_up_neither_other_engines_nor_the_drop,
+}
+
+fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped(rig: &Rig) {
+    let mut client = client(rig);
     let halt = Instruction::halt(Engine::Sp);
     let request = client.request(&only(
         Engine::Sp,
@@ -32,9 +39,8 @@ fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped() {
     assert!(sp.next(&client.machine).is_none());
 }
 
-#[test]
-fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside() {
-    let mut client = Client::start(small(1, 10));
+fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside(rig: &Rig) {
+    let mut client = client(rig);
     let code = [
         Instruction::wait(Engine::Sp, SEMAPHORE),
         Instruction::halt(Engine::Sp),
@@ -45,17 +51,11 @@ fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside() {
     client.assert_hangs();
     client.machine.increment_semaphore(CORE, SEMAPHORE).unwrap();
     client.harvest().assert_clean();
-    assert_eq!(
-        client
-            .machine
-            .quiesce(CORE, std::time::Duration::from_secs(2)),
-        Ok(())
-    );
+    client.assert_at_rest();
 }
 
-#[test]
-fn an_endless_program_holds_up_neither_other_engines_nor_the_drop() {
-    let mut client = Client::start(small(1, 11));
+fn an_endless_program_holds_up_neither_other_engines_nor_the_drop(rig: &Rig) {
+    let mut client = client(rig);
     let body = client.machine.allocate(Place::Hbm(CORE), 64, 64).unwrap();
     let jump = Instruction::jump(Engine::Dve, body);
     client.machine.write(body, jump.as_bytes()).unwrap();
