@@ -1,15 +1,22 @@
 //! Transfer queues: bytes that move, and descriptors that stop a queue.
 
 use crate::client::{CORE, DESCRIPTORS, NOWHERE, Rings, at};
+use core::time::Duration;
 use lane_tests::Rig;
+use std::sync::Arc;
 use xu_abi::descriptor::CopyPair;
 use xu_abi::{DeviceAddr, EventIndex, RingId};
-use xu_device::{DeviceError, Place, map};
+use xu_device::{Device, DeviceError, Place, map};
 use zerocopy::little_endian::U32;
 
 lane_tests::on_both! {
     transfers_move_bytes_for_five_laps,
     a_bad_descriptor_aborts_its_queue_until_it_is_opened_again,
+}
+
+/// Waits until no queue has anything left to move; one that has stopped has not.
+fn settle(machine: &Arc<dyn Device>) {
+    assert_eq!(machine.quiesce(CORE, Duration::from_secs(2)), Ok(()));
 }
 
 fn transfers_move_bytes_for_five_laps(rig: &Rig) {
@@ -25,6 +32,7 @@ fn transfers_move_bytes_for_five_laps(rig: &Rig) {
         rings.copy(&machine, from, to, 0x1_0000);
         rings.copy(&machine, to, at(from, 0xFFFC), 4);
         machine.start_dma(rings.queue, 2).unwrap();
+        settle(&machine);
         let mut back = vec![0; 0x1_0000];
         machine.read(to, &mut back).unwrap();
         assert_eq!(back, bytes);
@@ -68,6 +76,7 @@ fn a_bad_descriptor_aborts_its_queue_until_it_is_opened_again(rig: &Rig) {
         rings.push(&machine, pair);
         // The doorbell is posted: the abort shows afterwards.
         assert_eq!(machine.start_dma(queue, 2), Ok(()));
+        settle(&machine);
         let mut moved = [0; 64];
         machine.read(at(memory, 64), &mut moved).unwrap();
         assert_eq!(moved, [7; 64]);
@@ -81,6 +90,7 @@ fn a_bad_descriptor_aborts_its_queue_until_it_is_opened_again(rig: &Rig) {
         rings.copy(&machine, memory, at(memory, 128), 64);
         let posted = machine.start_dma(queue, 1);
         assert!(posted == Ok(()) || posted == aborted, "{posted:?}");
+        settle(&machine);
         machine.read(at(memory, 128), &mut moved).unwrap();
         assert_eq!(moved, [0; 64]);
         assert_eq!(machine.check_dma(queue), aborted);

@@ -196,6 +196,7 @@ fn two_cores_run_at_the_same_time(rig: &Rig) {
                 let request = client.request(&only(Engine::Act, &code));
                 client.arm(&request, &WHOLE);
                 client.fire();
+                client.until_started(Engine::Act);
                 client.assert_hangs();
                 both_wait.wait();
                 let other = TpbIndex::new(1 - number as u16);

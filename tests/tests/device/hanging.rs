@@ -1,14 +1,14 @@
 //! Executions that do not end by themselves: what goes on beside them, and how they are left.
 
 use crate::client;
-use crate::client::{CORE, PATIENCE, SEMAPHORE, WHOLE, instruction, only};
+use crate::client::{CORE, SEMAPHORE, WHOLE, instruction, only};
 use lane_tests::Rig;
+use xu_abi::Engine;
 use xu_abi::record::Subtype;
-use xu_abi::{Engine, StatusRecord};
 use xu_device::simulated::isa::{Instruction, Opcode};
 use xu_device::{Place, map};
+use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
-use zerocopy::{IntoBytes, transmute};
 
 lane_tests::on_both! {
     a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped,
@@ -25,6 +25,7 @@ fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped(rig: &Rig) 
     ));
     client.arm(&request, &WHOLE);
     client.fire();
+    client.until_started(Engine::Sp);
     client.assert_hangs();
     client.fire();
     client.fire();
@@ -33,9 +34,8 @@ fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped(rig: &Rig) 
         Ok(2)
     );
     client.assert_hangs();
+    assert_eq!(client.next_record(Engine::Sp).subtype(), Subtype::Start);
     let sp = &mut client.status[Engine::Sp.index()];
-    let start: StatusRecord = transmute!(sp.next(&client.machine).unwrap());
-    assert_eq!(start.subtype(), Subtype::Start);
     assert!(sp.next(&client.machine).is_none());
 }
 
@@ -48,6 +48,7 @@ fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside(rig: &Rig) {
     let request = client.request(&only(Engine::Sp, &code));
     client.arm(&request, &WHOLE);
     client.fire();
+    client.until_started(Engine::Sp);
     client.assert_hangs();
     client.machine.increment_semaphore(CORE, SEMAPHORE).unwrap();
     client.harvest().assert_clean();
@@ -75,12 +76,11 @@ fn an_endless_program_holds_up_neither_other_engines_nor_the_drop(rig: &Rig) {
     let request = client.request(&code);
     client.arm(&request, &WHOLE);
     client.fire();
-    for engine in [Engine::Dve, Engine::Sp, Engine::Sp] {
-        let reader = &mut client.status[engine.index()];
-        let found = (0..PATIENCE).any(|_| {
-            std::thread::yield_now();
-            reader.next(&client.machine).is_some()
-        });
-        assert!(found, "{engine}");
+    for (engine, subtype) in [
+        (Engine::Dve, Subtype::Start),
+        (Engine::Sp, Subtype::Start),
+        (Engine::Sp, Subtype::End),
+    ] {
+        assert_eq!(client.next_record(engine).subtype(), subtype, "{engine}");
     }
 }

@@ -343,6 +343,26 @@ impl<D: Machinery + ?Sized> Client<D> {
         self.run(&halting()).assert_clean();
     }
 
+    /// Waits until an engine has said that it has started, and leaves the record where it is.
+    pub(crate) fn until_started(&self, engine: Engine) {
+        let reader = &self.status[engine.index()];
+        let started = || {
+            std::thread::yield_now();
+            self.machine.notification_tail(self.tpb, reader.nq) != Ok(reader.offset)
+        };
+        assert!((0..PATIENCE).any(|_| started()), "{engine} does not start");
+    }
+
+    /// The next record of an engine, once it is there.
+    pub(crate) fn next_record(&mut self, engine: Engine) -> StatusRecord {
+        let reader = &mut self.status[engine.index()];
+        let record = (0..PATIENCE).find_map(|_| {
+            std::thread::yield_now();
+            reader.next(&self.machine)
+        });
+        transmute!(record.expect("the engine says nothing"))
+    }
+
     pub(crate) fn assert_at_rest(&self) {
         let limit = Duration::from_secs(2);
         assert_eq!(self.machine.quiesce(self.tpb, limit), Ok(()));
