@@ -9,6 +9,7 @@
 //! | `execution` | what executions compute |
 //! | `hanging` | executions that do not end by themselves |
 //! | `faults` | wrong requests and wrong programs |
+//! | `hostile` | random programs, requests and descriptors |
 //! | `dma` | transfer queues, descriptor by descriptor |
 //! | `notification` | notification rings |
 //! | `collectives` | ranks that step in any order, wait, race and are lost |
@@ -22,6 +23,7 @@ mod dma;
 mod execution;
 mod faults;
 mod hanging;
+mod hostile;
 mod notification;
 mod operations;
 

@@ -13,7 +13,7 @@
 //! | `support` | machines |
 //! | `execution` | the order of what nothing else puts in order |
 //! | `notification` | notification rings that overflow |
-//! | `hostile` | arguments out of range, random bytes |
+//! | `hostile` | arguments out of range |
 //! | `plan_records`, `plan_calls` | every fault of the plan: what it does to records, to calls and to the core |
 //! | `plan_data` | the plan as data: round trips, refusals, when rules apply |
 //! | `collectives` | cores that wait for each other |
