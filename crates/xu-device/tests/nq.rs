@@ -1,5 +1,7 @@
 //! The reader of a notification queue against a scripted device: phase, acknowledgement, overflow bits and
 //! rings whose contents are hostile.
+//!
+//! Scripted, since a test writes the ring.
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
 mod scripted;

@@ -5,7 +5,7 @@ use super::script::{BAR0, V2};
 use std::time::Duration;
 use xu_abi::record::{StatusRecord, Subtype};
 use xu_abi::{DeviceAddr, Engine};
-use xu_device::{Device, DeviceError, map};
+use xu_device::{Device, DeviceError, Head, map};
 use zerocopy::IntoBytes;
 
 /// The notification block of core 0 of v2.
@@ -42,7 +42,7 @@ fn d7_a_core_is_at_rest_when_its_ends_fill_a_ring_to_the_last_record() {
     ring_doorbell().unwrap();
     assert_eq!(rests(), busy);
     // Half of it was read. The rest of the lap, and the next one up to there, are a whole lap again.
-    device.acknowledge(CORE, nq, 2048).unwrap();
+    device.acknowledge(CORE, &[Head::new(nq, 2048)]).unwrap();
     post(RECORDS, Subtype::Start);
     assert_eq!(rests(), busy);
     post(RECORDS + 1, Subtype::End);
