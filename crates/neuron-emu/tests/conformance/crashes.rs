@@ -47,9 +47,9 @@ const NEARLY_ALL: u64 = u64::MAX - 0xFFFF;
 const CONTIGUOUS_SCRATCHPAD: u32 = 19;
 
 /// A trap, how it is called, and the call that springs it.
-type Case = (u8, &'static str, fn(&Node) -> Answer);
+pub(crate) type Case = (u8, &'static str, fn(&Node) -> Answer);
 
-const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     (11, "allocation, detached", |node| {
         drop(node.0.try_clone().unwrap());
         allocate(node, 0)
