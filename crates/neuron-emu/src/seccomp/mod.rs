@@ -32,6 +32,7 @@ mod sys;
 mod target;
 mod unavailable;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 pub use run::{run, run_in};
 pub use supervised::{SpawnError, Supervised};
 pub(crate) use sys::open_process;
@@ -40,7 +41,12 @@ pub use unavailable::Unavailable;
 /// Where the nodes are.
 pub const DEVICES: &str = "/dev";
 
-/// Whether the front end can be used here: asked once, with a filter on a thread that ends at once.
+// CAST: a small positive number.
+/// The least limit of descriptors.
+const NEEDED: u64 = *filter::RESERVED.end() as u64 + 1;
+
+/// Whether the front end can be used here: asked once, with a filter on a thread that ends at once. The hard limit of descriptors is
+/// raised where that is needed and possible.
 ///
 /// # Errors
 /// [`Unavailable`] says why not.
@@ -57,17 +63,27 @@ pub fn available() -> Result<(), Unavailable> {
             Err(_) => Err(Unavailable::Other("the probe panicked".into())),
         }
     };
+    ensure_room()?;
     ANSWER.get_or_init(ask).clone()
 }
 
-/// Reserved numbers need room: the soft limit of descriptors is raised if it is below.
+/// Reserved numbers need room: the soft limit of descriptors is raised if it is below. In a child between fork and exec, too.
 fn raise_descriptor_limit() -> nix::Result<()> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    // CAST: a small positive number.
-    let needed = *filter::RESERVED.end() as u64 + 1;
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if soft >= needed {
+    if soft >= NEEDED {
         return Ok(());
     }
-    setrlimit(Resource::RLIMIT_NOFILE, needed, hard.max(needed))
+    setrlimit(Resource::RLIMIT_NOFILE, NEEDED, hard.max(NEEDED))
+}
+
+/// Sees to it that the limit can be raised, here and in a child.
+fn ensure_room() -> Result<(), Unavailable> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if hard >= NEEDED {
+        return Ok(());
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, soft, NEEDED).map_err(|_| Unavailable::Descriptors {
+        needed: NEEDED,
+        hard,
+    })
 }

@@ -18,6 +18,16 @@ pub enum Unavailable {
     /// The kernel has another one.
     #[error("this kernel's seccomp structures are larger than this emulator knows")]
     Newer,
+    /// Descriptors of devices have numbers that no descriptor of this process can have.
+    #[error(
+        "room for {needed} descriptors is needed: the hard limit (RLIMIT_NOFILE) is {hard}, and this process may not raise it"
+    )]
+    Descriptors {
+        /// Least limit that will do.
+        needed: u64,
+        /// The hard limit.
+        hard: u64,
+    },
     /// Something else stands in the way.
     #[error("the seccomp front end cannot be started: {0}")]
     Other(String),
