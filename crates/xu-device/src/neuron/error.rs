@@ -5,7 +5,7 @@ use crate::device::{DeviceError, named};
 use std::path::PathBuf;
 use xu_abi::Status;
 use xu_abi::driver::arch::Versions;
-use xu_abi::driver::errno::Answer;
+use xu_abi::driver::errno::{self, Answer};
 
 /// A call that was refused, by us or by the driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,9 +52,9 @@ pub enum DriverError {
         value: u64,
     },
     /// A node could not be opened.
-    #[error("{}: {}", path.display(), said(Answer::Errno(*errno)))]
+    #[error("{}: {}", path.display(), refused(*errno))]
     Open {
-        /// The node.
+        /// The node, or the directory of nodes.
         path: PathBuf,
         /// The error number.
         errno: i32,
@@ -196,6 +196,21 @@ fn said(answer: Answer) -> String {
         Answer::Done => "success".to_owned(),
         Answer::Positive(number) => format!("the driver answered {number}"),
         Answer::Errno(number) => format!("the driver answered {}", named(number)),
+    }
+}
+
+/// What an open was refused for: the kernel says it, too, when there is no descriptor left.
+fn refused(errno: i32) -> String {
+    match errno {
+        errno::EMFILE => format!(
+            "this process has no descriptor left, {}: close some, or raise the limit (RLIMIT_NOFILE, `ulimit -n`)",
+            named(errno)
+        ),
+        errno::ENFILE => format!(
+            "the system has no descriptor left, {}: raise the limit (fs.file-max)",
+            named(errno)
+        ),
+        errno => said(Answer::Errno(errno)),
     }
 }
 

@@ -7,6 +7,7 @@
 //! reset at a time.
 
 use crate::metrics::DATASTORE_VERSION;
+use crate::neuron::answers::{Meaning, of_open};
 use crate::neuron::discovery;
 use crate::neuron::registry::driver_of;
 use crate::neuron::{Claims, Datastore, DriverError, Kernel, Node, Owner};
@@ -156,8 +157,12 @@ fn first_claims(
 ) -> Result<Arc<Claims>, DriverError> {
     for first in 0..device {
         match Claims::open(Arc::clone(kernel), directory, first) {
-            // Not there, or not for us.
-            Err(DriverError::Open { .. }) => {}
+            // Not there, or not for us. Not one that cannot be opened just now: its cores could not be claimed later.
+            Err(DriverError::Open { errno, .. })
+                if matches!(
+                    of_open(errno),
+                    Meaning::Missing | Meaning::Unsupported | Meaning::Lost
+                ) => {}
             opened => return opened,
         }
     }
