@@ -27,7 +27,7 @@ const ROLE: &str = "LANE_TESTS_FIGHTS";
 const SEED: &str = "LANE_TESTS_FIGHTS_SEED";
 /// Says another number of kills.
 const MORE: &str = "LANE_TESTS_KILLS";
-const KILLS: u64 = 30;
+const KILLS: u64 = 24;
 const FIGHTERS: usize = 3;
 const CORES: u32 = 2;
 /// Lines that a process has said before it is killed, at most.
