@@ -1,4 +1,4 @@
-//! What the tests in `tests/` share: the machines that they run on, and a device that meddles.
+//! What the tests in `tests/` share: the machines that they run on, a life of a runtime, and a device that meddles.
 //!
 //! ```text
 //!   test ── Rig ──┬── a simulated machine
@@ -7,6 +7,7 @@
 //! ```
 
 pub mod emulated;
+pub mod life;
 mod meddler;
 pub mod preloaded;
 pub mod rig;

@@ -37,6 +37,7 @@ mod chip;
 mod choices;
 mod complaint;
 pub mod config;
+mod directory;
 mod driver;
 mod listing;
 mod memory;

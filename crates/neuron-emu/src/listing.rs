@@ -4,61 +4,54 @@
 //! opens a node by its path gets the device; one that opens it relative to this listing does so, too, since
 //! [`Nodes`](crate::nodes::Nodes) is asked about the original's path ([`Listing::is`]).
 
+use crate::directory::{self, OwnDirectory};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
 /// A directory that is removed in the end.
 #[derive(Debug)]
-pub(crate) struct Listing {
-    place: PathBuf,
-}
+pub(crate) struct Listing(OwnDirectory);
 
-static NEXT: AtomicU32 = AtomicU32::new(0);
+/// What their names begin with; the process id follows, and a number.
+const NAME: &str = "neuron-emu-";
 
 impl Listing {
     /// Makes the listing of `original` with the nodes of so many devices.
     pub(crate) fn create(original: &Path, devices: u32) -> io::Result<Self> {
-        // Relaxed: only the numbers must differ.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("neuron-emu-{}-{number}", std::process::id());
-        let place = std::env::temp_dir().join(name);
-        std::fs::create_dir(&place)?;
-        let listing = Self { place };
+        let listing = Self(OwnDirectory::create(&std::env::temp_dir(), NAME)?);
         for device in 0..devices {
-            File::create(listing.place.join(format!("neuron{device}")))?;
+            File::create(listing.place().join(format!("neuron{device}")))?;
         }
         for entry in std::fs::read_dir(original).into_iter().flatten().flatten() {
             // A node that is really there is hidden by ours.
-            let _exists = symlink(entry.path(), listing.place.join(entry.file_name()));
+            let _exists = symlink(entry.path(), listing.place().join(entry.file_name()));
         }
         Ok(listing)
     }
 
     /// Where it is.
     pub(crate) fn place(&self) -> &Path {
-        &self.place
+        self.0.place()
+    }
+
+    /// Removes those of processes that are gone.
+    pub(crate) fn sweep() {
+        directory::sweep(&std::env::temp_dir(), NAME);
     }
 
     pub(crate) fn open(&self) -> io::Result<File> {
-        File::open(&self.place)
+        File::open(self.place())
     }
 
     /// Whether a path leads here.
     pub(crate) fn is(&self, path: &Path) -> bool {
-        path == self.place
+        path == self.place()
     }
 
     /// Removes it before its time: the process exits without dropping it.
     pub(crate) fn remove(&self) {
-        let _stays = std::fs::remove_dir_all(&self.place);
-    }
-}
-
-impl Drop for Listing {
-    fn drop(&mut self) {
-        self.remove();
+        self.0.remove();
     }
 }

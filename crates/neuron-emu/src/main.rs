@@ -46,6 +46,8 @@ fn say(message: &dyn Display) {
 }
 
 fn start(run: Run) -> u8 {
+    // Of commands that were killed.
+    Emulator::sweep();
     match run.front {
         Front::Seccomp => under_seccomp(run),
         Front::Preload => under_preload(run),

@@ -6,6 +6,7 @@ use super::sysfs::{Sysfs, Tree};
 use super::trace::{Event, Traced};
 use super::{Emulator, reset};
 use crate::config::DriverRule;
+use crate::listing::Listing;
 use std::io;
 use std::path::{Path, PathBuf};
 use xu_abi::driver::errno;
@@ -52,6 +53,13 @@ impl Emulator {
     #[must_use]
     pub fn is_abandoned_sysfs(root: &Path) -> bool {
         Tree::is_abandoned(root)
+    }
+
+    /// Removes the directories that emulators of processes that are gone have left: those that stand for `/sys`, and listings
+    /// of nodes.
+    pub fn sweep() {
+        Tree::sweep();
+        Listing::sweep();
     }
 
     /// Has the files of sysfs show what there is now. They do when a process is done, without this.

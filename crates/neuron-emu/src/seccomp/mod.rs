@@ -32,6 +32,7 @@ mod sys;
 mod target;
 mod unavailable;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 pub use run::{run, run_in};
 pub use supervised::{SpawnError, Supervised};
 pub(crate) use sys::open_process;
@@ -40,14 +41,18 @@ pub use unavailable::Unavailable;
 /// Where the nodes are.
 pub const DEVICES: &str = "/dev";
 
-/// Whether the front end can be used here: asked once, with a filter on a thread that ends at once.
+// CAST: a small positive number.
+/// The least limit of descriptors.
+const NEEDED: u64 = *filter::RESERVED.end() as u64 + 1;
+
+/// Whether the front end can be used here: asked once, with a filter on a thread that ends at once. The hard limit of descriptors is
+/// raised where that is needed and possible.
 ///
 /// # Errors
 /// [`Unavailable`] says why not.
 pub fn available() -> Result<(), Unavailable> {
     static ANSWER: std::sync::OnceLock<Result<(), Unavailable>> = std::sync::OnceLock::new();
     let ask = || {
-        check_descriptor_limit()?;
         let filter = filter::program();
         let thread = std::thread::Builder::new().name("neuron-emu-probe".into());
         let probe = thread
@@ -58,30 +63,27 @@ pub fn available() -> Result<(), Unavailable> {
             Err(_) => Err(Unavailable::Other("the probe panicked".into())),
         }
     };
+    ensure_room()?;
     ANSWER.get_or_init(ask).clone()
 }
 
-/// As many descriptors as there are with the reserved numbers.
-// CAST: a small positive number.
-const DESCRIPTORS: u64 = *filter::RESERVED.end() as u64 + 1;
-
-/// Reserved numbers need room, and the hard limit of descriptors may leave none. It is raised where that is permitted.
-fn check_descriptor_limit() -> Result<(), Unavailable> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+/// Reserved numbers need room: the soft limit of descriptors is raised if it is below. In a child between fork and exec, too.
+fn raise_descriptor_limit() -> nix::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if hard >= DESCRIPTORS {
+    if soft >= NEEDED {
         return Ok(());
     }
-    setrlimit(Resource::RLIMIT_NOFILE, soft, DESCRIPTORS)
-        .map_err(|_| Unavailable::Descriptors { hard })
+    setrlimit(Resource::RLIMIT_NOFILE, NEEDED, hard.max(NEEDED))
 }
 
-/// Raises the soft limit of descriptors if it is below the reserved numbers. Between fork and exec, too: no allocation.
-fn raise_descriptor_limit() -> nix::Result<()> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+/// Sees to it that the limit can be raised, here and in a child.
+fn ensure_room() -> Result<(), Unavailable> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if soft >= DESCRIPTORS {
+    if hard >= NEEDED {
         return Ok(());
     }
-    setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, hard.max(DESCRIPTORS))
+    setrlimit(Resource::RLIMIT_NOFILE, soft, NEEDED).map_err(|_| Unavailable::Descriptors {
+        needed: NEEDED,
+        hard,
+    })
 }

@@ -7,6 +7,10 @@
 //! * **exec**: closes without a call what was opened with `O_CLOEXEC`; found at the next call that stops (a dynamic loader
 //!   opens files at once), and every now and then.
 //!
+//! * **end**: what the process left open is closed when none of its calls is with the driver any more. The number of a process
+//!   that has ended can be another's at once, so an end is believed when the descriptor of the process says so, and a call
+//!   under the number of one that has ended is another's: it is served when the end is through.
+//!
 //! Locks: one, for everything here. It is not held while the driver serves a call.
 
 use super::filter::RESERVED;
@@ -29,8 +33,8 @@ static NUMBERS: Mutex<()> = Mutex::new(());
 pub(super) struct Processes {
     emulator: Arc<Emulator>,
     table: Mutex<Table>,
-    /// A call was served.
-    served: Condvar,
+    /// A process was put away.
+    put_away: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +53,17 @@ struct Process {
     descriptors: BTreeMap<i32, FileId>,
     /// Calls in the hands of the driver.
     in_service: u32,
+    /// It has ended while there were some: the last of them has it put away.
+    is_over: bool,
+}
+
+impl Process {
+    /// Whether it has ended, whoever has its number now.
+    fn has_ended(&self) -> bool {
+        self.end
+            .as_ref()
+            .is_some_and(|end| sys::has_ended(end.as_fd()))
+    }
 }
 
 /// A call is being served. The end of its process is not reported while this lives.
@@ -61,12 +76,27 @@ pub(super) struct InService {
 impl Drop for InService {
     fn drop(&mut self) {
         let mut table = self.processes.table.lock();
-        if let Some(process) = table.processes.get_mut(&self.pid) {
-            process.in_service -= 1;
+        let Some(process) = table.processes.get_mut(&self.pid) else {
+            return;
+        };
+        process.in_service -= 1;
+        if process.in_service == 0 && process.is_over {
+            self.processes.end(&mut table, self.pid);
         }
-        drop(table);
-        self.processes.served.notify_all();
     }
+}
+
+/// How a call begins.
+#[derive(Debug)]
+pub(super) enum Begun {
+    /// It may be served.
+    Service(InService),
+    /// Another process had this number, and the driver is not done with it.
+    Later(u32),
+    /// Its process is gone.
+    Gone,
+    /// It cannot be found out whose it is: the error number.
+    Fails(Errno),
 }
 
 impl Processes {
@@ -74,26 +104,59 @@ impl Processes {
         Arc::new(Self {
             emulator: Arc::clone(emulator),
             table: Mutex::default(),
-            served: Condvar::new(),
+            put_away: Condvar::new(),
         })
     }
 
-    /// Begins to serve a call of a thread. `None` when its process is gone.
-    pub(super) fn begin(self: &Arc<Self>, tid: u32) -> Option<InService> {
+    /// Begins to serve a call of a thread.
+    pub(super) fn begin(self: &Arc<Self>, tid: u32) -> Begun {
         let mut table = self.table.lock();
+        match self.process_of(&mut table, tid) {
+            Ok(Some(pid)) => self.begin_of(&mut table, pid),
+            Ok(None) => Begun::Gone,
+            Err(errno) => Begun::Fails(errno),
+        }
+    }
+
+    /// As [`Processes::begin`], and waits while another process had the number.
+    pub(super) fn begin_in_time(self: &Arc<Self>, tid: u32) -> Begun {
+        loop {
+            let begun = self.begin(tid);
+            let Begun::Later(pid) = begun else {
+                return begun;
+            };
+            self.wait_until_put_away(pid);
+        }
+    }
+
+    fn process_of(&self, table: &mut Table, tid: u32) -> Result<Option<u32>, Errno> {
         let known = table.threads.get(&tid).copied();
-        let pid = match known.filter(|pid| target::is_still(*pid, tid)) {
-            Some(pid) => pid,
-            None => {
-                let pid = target::process_of(tid)?;
-                table.threads.insert(tid, pid);
-                pid
-            }
+        if let Some(pid) = known.filter(|pid| target::is_still(*pid, tid)) {
+            return Ok(Some(pid));
+        }
+        let pid = target::process_of(tid)?;
+        if let Some(pid) = pid {
+            table.threads.insert(tid, pid);
+        }
+        Ok(pid)
+    }
+
+    fn begin_of(self: &Arc<Self>, table: &mut Table, pid: u32) -> Begun {
+        let known = table.processes.get(&pid);
+        if known.is_some_and(Process::has_ended) && !self.end_unless_in_service(table, pid) {
+            return Begun::Later(pid);
+        }
+        match self.adopt(table, pid) {
+            Ok(()) => {}
+            Err(Errno::ESRCH) => return Begun::Gone,
+            Err(errno) => return Begun::Fails(errno),
+        }
+        self.forget_closed(table, pid);
+        let Some(process) = table.processes.get_mut(&pid) else {
+            return Begun::Gone;
         };
-        self.adopt(&mut table, pid)?;
-        self.forget_closed(&mut table, pid);
-        table.processes.get_mut(&pid)?.in_service += 1;
-        Some(InService {
+        process.in_service += 1;
+        Begun::Service(InService {
             processes: Arc::clone(self),
             pid,
         })
@@ -124,7 +187,8 @@ impl Processes {
         let (file, opened) = file;
         let _numbers = NUMBERS.lock();
         let mut table = self.table.lock();
-        let used: BTreeSet<i32> = descriptors_of(pid).into_iter().collect();
+        // Without knowing it one that is in use would be replaced.
+        let used: BTreeSet<i32> = descriptors_of(pid)?.into_iter().collect();
         let number = RESERVED
             .filter(|number| *number >= least)
             .find(|number| !used.contains(number))
@@ -135,7 +199,13 @@ impl Processes {
             None => Arc::clone(table.files.get(&file).ok_or(Errno::EBADF)?),
         };
         let place = Place::At(number);
-        listener.reply_with_descriptor(notification.id, ours.as_fd(), place, close_on_exec)?;
+        let given =
+            listener.reply_with_descriptor(notification.id, ours.as_fd(), place, close_on_exec);
+        // The program's limit is below the number: an open says so in another way.
+        given.map_err(|errno| match errno {
+            Errno::EBADF => Errno::EMFILE,
+            errno => errno,
+        })?;
         table.files.insert(file, ours);
         if is_duplicate {
             // Under the lock: a close of the new number by another thread comes later.
@@ -172,34 +242,56 @@ impl Processes {
 
     /// Files that no descriptor refers to any more are dropped, so that our own descriptor of them is.
     pub(super) fn closed(&self) {
-        let mut table = self.table.lock();
-        let used: BTreeSet<FileId> = table
-            .processes
-            .values()
-            .flat_map(|process| process.descriptors.values().copied())
-            .collect();
-        table.files.retain(|file, _| used.contains(file));
+        self.table.lock().drop_closed();
     }
 
-    /// A process has ended: waits for its calls in service, then has its descriptors closed.
-    pub(super) fn ended(&self, pid: u32) {
+    /// Has the descriptors of a process closed, if it has ended: now, or when the last of its calls is served. Waits for nothing.
+    pub(super) fn has_ended(&self, pid: u32) {
         let mut table = self.table.lock();
-        loop {
-            match table.processes.get(&pid) {
-                None => return,
-                Some(process) if process.in_service == 0 => break,
-                Some(_) => self.served.wait(&mut table),
-            }
+        if table.processes.get(&pid).is_some_and(Process::has_ended) {
+            self.end_unless_in_service(&mut table, pid);
         }
+    }
+
+    /// The same, and waits until it is done.
+    pub(super) fn ended(&self, pid: u32) {
+        self.has_ended(pid);
+        self.wait_until_put_away(pid);
+    }
+
+    fn wait_until_put_away(&self, pid: u32) {
+        let mut table = self.table.lock();
+        while table.processes.get(&pid).is_some_and(|had| had.is_over) {
+            self.put_away.wait(&mut table);
+        }
+    }
+
+    /// Whether it could be put away at once.
+    fn end_unless_in_service(&self, table: &mut Table, pid: u32) -> bool {
+        match table.processes.get_mut(&pid) {
+            Some(process) if process.in_service > 0 => {
+                process.is_over = true;
+                false
+            }
+            Some(_) => {
+                self.end(table, pid);
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// Puts a process away that has ended.
+    fn end(&self, table: &mut Table, pid: u32) {
         let had = table.processes.get(&pid);
         if had.is_some_and(|process| !process.descriptors.is_empty()) {
-            self.adopt_strangers(&mut table);
+            self.adopt_strangers(table);
         }
         table.processes.remove(&pid);
         table.threads.retain(|_, process| *process != pid);
         self.emulator.exited(pid);
-        drop(table);
-        self.closed();
+        table.drop_closed();
+        self.put_away.notify_all();
     }
 
     /// What a process left open counts as closed.
@@ -229,29 +321,36 @@ impl Processes {
         table
             .processes
             .iter()
+            // One that is over is put away by its last call.
+            .filter(|(_, process)| !process.is_over)
             .filter_map(|(pid, process)| Some((*pid, Arc::clone(process.end.as_ref()?))))
             .collect()
     }
 
-    /// Every process that is known.
-    pub(super) fn all(&self) -> Vec<u32> {
-        self.table.lock().processes.keys().copied().collect()
+    /// Nobody makes calls any more: what is left of every process is put away.
+    pub(super) fn all_end(&self) {
+        for (pid, end) in self.ends() {
+            // Its last task has left the filter, on its way out.
+            sys::wait_for_end(end.as_fd());
+            self.ended(pid);
+        }
+        self.abandon(std::process::id());
     }
 
     /// Makes a process known, with the descriptors it has inherited.
-    fn adopt(&self, table: &mut Table, pid: u32) -> Option<()> {
+    fn adopt(&self, table: &mut Table, pid: u32) -> Result<(), Errno> {
         if table.processes.contains_key(&pid) {
-            return Some(());
+            return Ok(());
         }
         let end = if pid == std::process::id() {
             None
         } else {
-            Some(Arc::new(sys::open_process(pid).ok()?))
+            Some(Arc::new(sys::open_process(pid)?))
         };
         let descriptors: BTreeMap<i32, FileId> = if table.files.is_empty() {
             BTreeMap::new()
         } else {
-            descriptors_of(pid)
+            descriptors_of(pid)?
                 .into_iter()
                 .filter(|number| RESERVED.contains(number))
                 .filter_map(|number| Some((number, table.which(pid, number)?)))
@@ -264,9 +363,10 @@ impl Processes {
             end,
             descriptors,
             in_service: 0,
+            is_over: false,
         };
         table.processes.insert(pid, process);
-        Some(())
+        Ok(())
     }
 
     fn adopt_children(&self, table: &mut Table, pid: u32) {
@@ -308,6 +408,15 @@ impl Processes {
 }
 
 impl Table {
+    fn drop_closed(&mut self) {
+        let used: BTreeSet<FileId> = self
+            .processes
+            .values()
+            .flat_map(|process| process.descriptors.values().copied())
+            .collect();
+        self.files.retain(|file, _| used.contains(file));
+    }
+
     /// Which open file a descriptor of a process refers to.
     fn which(&self, pid: u32, number: i32) -> Option<FileId> {
         self.files
@@ -317,7 +426,8 @@ impl Table {
     }
 
     fn has_any(&self, pid: u32) -> bool {
-        descriptors_of(pid)
+        let numbers = descriptors_of(pid).unwrap_or_default();
+        numbers
             .into_iter()
             .any(|number| RESERVED.contains(&number) && self.which(pid, number).is_some())
     }
@@ -344,3 +454,6 @@ fn is_same_device(ours: &OwnedFd, pid: u32, number: i32) -> bool {
     let own = identity(format!("/proc/self/fd/{}", ours.as_raw_fd()));
     own.is_some() && own == identity(format!("/proc/{pid}/fd/{number}"))
 }
+
+#[cfg(test)]
+mod tests;

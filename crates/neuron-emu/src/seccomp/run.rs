@@ -3,7 +3,7 @@
 use super::listener;
 use super::supervisor::Supervisor;
 use super::unavailable::Unavailable;
-use super::{DEVICES, check_descriptor_limit, filter, raise_descriptor_limit};
+use super::{DEVICES, ensure_room, filter, raise_descriptor_limit};
 use crate::driver::Emulator;
 use std::os::fd::OwnedFd;
 use std::panic::resume_unwind;
@@ -46,7 +46,7 @@ pub fn run_in<T: Send>(
     devices: &Path,
     closure: impl FnOnce() -> T + Send,
 ) -> Result<T, Unavailable> {
-    check_descriptor_limit()?;
+    ensure_room()?;
     raise_descriptor_limit()?;
     let (installed, filtered) = sync_channel(1);
     let (go, may_go) = sync_channel(1);

@@ -10,8 +10,8 @@
 //! It runs on an unfiltered thread, until no task has the filter any more.
 
 use super::calls::{self, Served};
-use super::listener::{Listener, Notification};
-use super::processes::{InService, Processes};
+use super::listener::{Listener, Notification, Reply};
+use super::processes::{Begun, Processes};
 use super::unavailable::Unavailable;
 use crate::complaint::complain;
 use crate::driver::Emulator;
@@ -71,7 +71,7 @@ impl Supervisor {
             let mut quiet = true;
             for ((pid, _), end) in ends.iter().zip(events) {
                 if end.contains(PollFlags::POLLIN) {
-                    self.processes.ended(*pid);
+                    self.processes.has_ended(*pid);
                     quiet = false;
                 }
             }
@@ -83,13 +83,7 @@ impl Supervisor {
                 self.processes.look_around();
             }
         }
-        for pid in self.processes.all() {
-            if pid == std::process::id() {
-                self.processes.abandon(pid);
-            } else {
-                self.processes.ended(pid);
-            }
-        }
+        self.processes.all_end();
     }
 
     /// Removes the listing of the nodes: the thread that serves may not come to it before this process exits. Who lists
@@ -102,31 +96,55 @@ impl Supervisor {
         let Some(call) = self.listener.receive() else {
             return;
         };
-        let Some(service) = self.processes.begin(call.tid) else {
-            return;
-        };
-        // Only now: a process that has ended meanwhile is not given anything.
-        if !self.listener.is_waiting(call.id) {
-            return;
+        match self.processes.begin(call.tid) {
+            Begun::Service(service) => {
+                // Only now: a process that has ended meanwhile is not given anything.
+                if self.listener.is_waiting(call.id)
+                    && calls::serve(self, &service, &call, calls::Patience::None) == Served::MayWait
+                {
+                    self.apart(call, move |supervisor| {
+                        calls::serve(supervisor, &service, &call, calls::Patience::Any);
+                    });
+                }
+            }
+            Begun::Later(_) => self.apart(call, move |supervisor| supervisor.receive_later(&call)),
+            begun => self.refuse(&call, &begun),
         }
-        if let Served::MayWait = calls::serve(self, &service, &call, calls::Patience::None) {
-            self.serve_apart(service, call);
+    }
+
+    /// On a thread of its own: the process that had the number of this one is put away first.
+    fn receive_later(&self, call: &Notification) {
+        match self.processes.begin_in_time(call.tid) {
+            Begun::Service(service) => {
+                if self.listener.is_waiting(call.id) {
+                    calls::serve(self, &service, call, calls::Patience::Any);
+                }
+            }
+            begun => self.refuse(call, &begun),
+        }
+    }
+
+    /// A call that nobody can serve has an answer all the same, or its program would hang.
+    fn refuse(&self, call: &Notification, begun: &Begun) {
+        if let Begun::Fails(errno) = begun {
+            complain(&format!(
+                "a call is refused: whose it is cannot be found out ({errno})"
+            ));
+            // CAST: error numbers are small positive ones.
+            let refusal = Reply::Errno(*errno as i32);
+            let _gone = self.listener.reply(call.id, refusal);
         }
     }
 
     /// Serves a call that may wait, so that others go on.
-    fn serve_apart(self: &Arc<Self>, service: InService, call: Notification) {
+    fn apart(self: &Arc<Self>, call: Notification, serve: impl FnOnce(&Self) + Send + 'static) {
         let supervisor = Arc::clone(self);
         let thread = std::thread::Builder::new().name("neuron-emu-call".into());
-        let id = call.id;
-        let begun = thread.spawn(move || {
-            calls::serve(&supervisor, &service, &call, calls::Patience::Any);
-        });
-        if let Err(error) = begun {
+        if let Err(error) = thread.spawn(move || serve(&supervisor)) {
             complain(&format!("no thread for a call that waits: {error}"));
             let _gone = self
                 .listener
-                .reply(id, super::listener::Reply::Errno(nix::libc::EAGAIN));
+                .reply(call.id, Reply::Errno(nix::libc::EAGAIN));
         }
     }
 }

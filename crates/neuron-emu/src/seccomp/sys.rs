@@ -15,6 +15,7 @@ use nix::libc::{
     self, c_int, c_long, c_ulong, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp,
     seccomp_notif_sizes, sock_filter, sock_fprog,
 };
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -129,6 +130,18 @@ pub(super) fn add_descriptor(
 pub(crate) fn open_process(pid: u32) -> Result<OwnedFd, Errno> {
     // SAFETY: no memory is passed.
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, c_long::from(pid), 0) })
+}
+
+/// Whether the process of such a descriptor has ended.
+pub(super) fn has_ended(process: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::new(process, PollFlags::POLLIN)];
+    poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ended| ended > 0)
+}
+
+/// Waits until it has.
+pub(super) fn wait_for_end(process: BorrowedFd<'_>) {
+    let mut asked = [PollFd::new(process, PollFlags::POLLIN)];
+    while poll(&mut asked, PollTimeout::NONE) == Err(Errno::EINTR) {}
 }
 
 /// Whether a descriptor of ours and one of another process are the same open file. An error when the kernel cannot say

@@ -4,6 +4,7 @@ use super::listener::Listener;
 use super::sys;
 use crate::call::{Caller, NotCopied};
 use crate::memory;
+use nix::errno::Errno;
 use nix::libc;
 use std::path::PathBuf;
 
@@ -63,14 +64,21 @@ impl Target<'_> {
     }
 }
 
-/// The process of a thread.
-pub(super) fn process_of(tid: u32) -> Option<u32> {
-    field(&status(tid)?, "Tgid:")?.parse().ok()
+/// The process of a thread; `None` when the thread is gone.
+///
+/// # Errors
+/// It cannot be asked: this process has no descriptor left, most likely.
+pub(super) fn process_of(tid: u32) -> Result<Option<u32>, Errno> {
+    let Some(status) = status(tid)? else {
+        return Ok(None);
+    };
+    Ok(field(&status, "Tgid:").and_then(|pid| pid.parse().ok()))
 }
 
 /// Whether a process has a filter at all: the others cannot have descriptors of ours at reserved numbers.
 pub(super) fn is_filtered(pid: u32) -> bool {
-    status(pid).is_some_and(|status| field(&status, "Seccomp:") == Some("2"))
+    let status = status(pid).ok().flatten();
+    status.is_some_and(|status| field(&status, "Seccomp:") == Some("2"))
 }
 
 /// Processes that these threads' process has made and not yet lost.
@@ -102,21 +110,29 @@ pub(super) fn everybody() -> Vec<u32> {
         .collect()
 }
 
-/// Descriptor numbers that are in use.
-pub(super) fn descriptors_of(pid: u32) -> Vec<i32> {
-    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return Vec::new();
+/// Descriptor numbers that are in use; none when the process is gone.
+///
+/// # Errors
+/// As [`process_of`].
+pub(super) fn descriptors_of(pid: u32) -> Result<Vec<i32>, Errno> {
+    let entries = match std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(number) {
+        Ok(entries) => entries,
+        Err(Errno::ENOENT | Errno::ESRCH) => return Ok(Vec::new()),
+        Err(errno) => return Err(errno),
     };
-    entries
+    let numbers = entries
         .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(numbers.collect())
 }
 
 /// Whether a signal waits to be delivered to a thread.
 fn has_signal(tid: u32) -> bool {
-    let Some(status) = status(tid) else {
-        return true;
+    let status = match status(tid) {
+        Ok(Some(status)) => status,
+        Ok(None) => return true,
+        // Nobody knows: it is asked again.
+        Err(_) => return false,
     };
     let mask = |name| {
         field(&status, name)
@@ -126,8 +142,16 @@ fn has_signal(tid: u32) -> bool {
     (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
 }
 
-fn status(tid: u32) -> Option<String> {
-    std::fs::read_to_string(format!("/proc/{tid}/status")).ok()
+fn status(tid: u32) -> Result<Option<String>, Errno> {
+    match std::fs::read_to_string(format!("/proc/{tid}/status")).map_err(number) {
+        Ok(status) => Ok(Some(status)),
+        Err(Errno::ENOENT | Errno::ESRCH) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn number(error: std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }
 
 fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {

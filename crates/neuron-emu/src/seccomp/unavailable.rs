@@ -18,12 +18,14 @@ pub enum Unavailable {
     /// The kernel has another one.
     #[error("this kernel's seccomp structures are larger than this emulator knows")]
     Newer,
-    /// The numbers that it reserves lie beyond what this process may have.
+    /// Descriptors of devices have numbers that no descriptor of this process can have.
     #[error(
-        "seccomp notification needs descriptors up to 1023, and the hard limit of open files is {hard} (`ulimit -Hn`)"
+        "seccomp notification needs room for {needed} descriptors, and the hard limit of open files is {hard} (`ulimit -Hn`), which this process may not raise"
     )]
     Descriptors {
-        /// The limit.
+        /// Least limit that will do.
+        needed: u64,
+        /// The hard limit.
         hard: u64,
     },
     /// Something else stands in the way.

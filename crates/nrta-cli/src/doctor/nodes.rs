@@ -119,6 +119,8 @@ pub(super) fn remedy_of_open(errno: i32) -> &'static str {
             "a reset of the device has failed: as root `echo 1 > /sys/class/neuron_device/neuronN/reset`, or reboot"
         }
         errno::EBUSY => "16 processes are attached: end one of them",
+        errno::EMFILE => "raise the limit of descriptors of this shell: `ulimit -n`",
+        errno::ENFILE => "raise the limit of descriptors of the system: `sysctl fs.file-max`",
         _ => "`dmesg | grep -i neuron` says what the driver thinks",
     }
 }

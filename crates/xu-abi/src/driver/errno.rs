@@ -1,4 +1,4 @@
-//! The error numbers that the driver answers with.
+//! The error numbers that the driver answers with, and the kernel when a node is opened.
 //!
 //! Spec `driver.md` section 1, return values. Which call means what by them, the table of `xu-device` says.
 
@@ -61,6 +61,10 @@ errnos! {
     ENODEV = 19;
     /// An argument is bad, or the request unknown.
     EINVAL = 22;
+    /// The kernel has no descriptor left, for anybody.
+    ENFILE = 23;
+    /// The process has no descriptor left.
+    EMFILE = 24;
     /// Always for DMA_QUIESCE_QUEUES.
     ENOTTY = 25;
     /// More descriptors than the ring has.

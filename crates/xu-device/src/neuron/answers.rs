@@ -26,6 +26,8 @@ pub enum Meaning {
     Closed,
     /// Memory ran out.
     OutOfMemory,
+    /// Descriptors ran out.
+    OutOfDescriptors,
     /// Somebody else has it, or has it still.
     Busy,
     /// Another process holds a core.
@@ -63,6 +65,7 @@ impl fmt::Display for Meaning {
             Self::NotAttached => "the process is not attached",
             Self::Closed => "the descriptor is closed",
             Self::OutOfMemory => "out of memory",
+            Self::OutOfDescriptors => "out of descriptors",
             Self::Busy => "busy",
             Self::CoreTaken => "another process holds a core",
             Self::Missing => "nothing there",
@@ -81,7 +84,7 @@ impl Meaning {
         match self {
             Self::BadArgument => Status::INVALID,
             Self::BadHandle => Status::INVALID_HANDLE,
-            Self::OutOfMemory => Status::RESOURCE,
+            Self::OutOfMemory | Self::OutOfDescriptors => Status::RESOURCE,
             Self::Busy | Self::CoreTaken => Status::EXEC_NC_BUSY,
             Self::DmaAborted => Status::EXEC_HW_ERR_DMA_ABORT,
             Self::Lost | Self::NotAttached | Self::Closed => Status::HW_ERROR,
@@ -134,7 +137,7 @@ const ANY: Names = &[""];
 use Answer::{Errno, Positive};
 use Meaning::{
     BadArgument, BadHandle, BadPointer, Busy, Closed, CoreTaken, DmaAborted, Interrupted, Lost,
-    Missing, NotAttached, OutOfMemory, Unsupported,
+    Missing, NotAttached, OutOfDescriptors, OutOfMemory, Unsupported,
 };
 
 /// The rows. The first that fits stands.
@@ -200,6 +203,7 @@ pub fn of_open(number: i32) -> Meaning {
         // The permissions of the node, and a device that was invalid after a reset.
         errno::EACCES | errno::EPERM => Unsupported,
         errno::EINVAL => Lost,
+        errno::EMFILE | errno::ENFILE => OutOfDescriptors,
         _ => row("", Errno(number)).unwrap_or(Meaning::Unknown),
     }
 }

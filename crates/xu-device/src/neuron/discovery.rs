@@ -4,7 +4,7 @@
 
 use super::error::DriverError;
 use std::path::{Path, PathBuf};
-use xu_abi::driver::MAX_DEVICES;
+use xu_abi::driver::{MAX_DEVICES, errno};
 
 /// Where the nodes are.
 pub const ROOT: &str = "/dev";
@@ -12,11 +12,17 @@ pub const ROOT: &str = "/dev";
 /// The indices of the devices whose nodes are in `root`, in order. Nothing is opened.
 ///
 /// # Errors
-/// [`DriverError::Directory`] when it cannot be read.
+/// [`DriverError::Directory`] when it cannot be read; [`DriverError::Open`] when there is no descriptor left to read it with.
 pub fn devices(root: &Path) -> Result<Vec<u32>, DriverError> {
-    let unreadable = |error: std::io::Error| DriverError::Directory {
-        root: root.to_owned(),
-        reason: error.to_string(),
+    let unreadable = |error: std::io::Error| match error.raw_os_error() {
+        Some(errno @ (errno::EMFILE | errno::ENFILE)) => DriverError::Open {
+            path: root.to_owned(),
+            errno,
+        },
+        _ => DriverError::Directory {
+            root: root.to_owned(),
+            reason: error.to_string(),
+        },
     };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(root).map_err(unreadable)? {

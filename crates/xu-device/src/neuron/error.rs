@@ -54,7 +54,7 @@ pub enum DriverError {
     /// A node could not be opened.
     #[error("{} cannot be opened, {}: {}", path.display(), named(*errno), why_not_opened(*errno))]
     Open {
-        /// The node.
+        /// The node, or the directory of nodes.
         path: PathBuf,
         /// The error number.
         errno: i32,
@@ -199,7 +199,7 @@ fn said(answer: Answer) -> String {
     }
 }
 
-/// What an error number of open says to who has not read the driver.
+/// What an error number of open says to who has not read the driver. The kernel says some of them itself.
 fn why_not_opened(errno: i32) -> &'static str {
     match errno {
         errno::ENOENT => {
@@ -209,6 +209,10 @@ fn why_not_opened(errno: i32) -> &'static str {
         errno::ENXIO | errno::ENODEV => "the driver has no device behind it, or not any more",
         errno::EINVAL => "a reset of the device has failed before",
         errno::EBUSY => "as many processes are attached to the device as it takes",
+        errno::EMFILE => {
+            "this process has no descriptor left: close some, or raise the limit (RLIMIT_NOFILE, `ulimit -n`)"
+        }
+        errno::ENFILE => "the system has no descriptor left: raise the limit (fs.file-max)",
         _ => "the driver refused",
     }
 }

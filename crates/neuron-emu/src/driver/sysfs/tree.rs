@@ -1,11 +1,11 @@
 //! A directory of small files that goes with its owner.
 
+use crate::directory::{self, OwnDirectory};
 use crate::driver::totals::Counter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, io};
 
 /// Mode of a file that root can clear.
@@ -14,10 +14,13 @@ pub(super) const COUNTER: u32 = 0o644;
 /// What the names of these directories begin with; the process id follows, and a number.
 const NAME: &str = "neuron-emu-sysfs-";
 
+/// Files in memory.
+const MEMORY: &str = "/dev/shm";
+
 /// The files, and what each has.
 #[derive(Debug)]
 pub(in crate::driver) struct Tree {
-    root: PathBuf,
+    root: OwnDirectory,
     contents: BTreeMap<String, String>,
     /// That are there.
     directories: BTreeSet<PathBuf>,
@@ -26,52 +29,39 @@ pub(in crate::driver) struct Tree {
 impl Tree {
     /// A new directory: in memory where there is such a place, as it is thousands of files, else among the temporary ones.
     pub(super) fn create() -> io::Result<Self> {
-        let memory = PathBuf::from("/dev/shm");
-        if memory.is_dir()
-            && let Ok(tree) = Self::create_in(&memory)
-        {
-            return Ok(tree);
-        }
-        Self::create_in(&std::env::temp_dir())
+        let memory = Path::new(MEMORY);
+        let in_memory = memory
+            .is_dir()
+            .then(|| OwnDirectory::create(memory, NAME).ok());
+        let root = match in_memory.flatten() {
+            Some(root) => root,
+            None => OwnDirectory::create(&std::env::temp_dir(), NAME)?,
+        };
+        Ok(Self {
+            root,
+            contents: BTreeMap::new(),
+            directories: BTreeSet::new(),
+        })
     }
 
-    fn create_in(directory: &Path) -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{NAME}{}-{number}", std::process::id());
-            let root = directory.join(name);
-            match fs::create_dir(&root) {
-                Ok(()) => {
-                    return Ok(Self {
-                        root,
-                        contents: BTreeMap::new(),
-                        directories: BTreeSet::new(),
-                    });
-                }
-                // A process with this id has left one.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
+    /// Removes those of processes that are gone.
+    pub(in crate::driver) fn sweep() {
+        directory::sweep(Path::new(MEMORY), NAME);
+        directory::sweep(&std::env::temp_dir(), NAME);
     }
 
     /// Whether a path is that of such a directory, and it or the process that made it is gone.
     pub(in crate::driver) fn is_abandoned(root: &Path) -> bool {
-        let name = root.file_name().and_then(|name| name.to_str());
-        let owner = name
-            .and_then(|name| name.strip_prefix(NAME)?.split_once('-'))
-            .and_then(|(pid, _)| pid.parse::<u32>().ok());
-        owner.is_some_and(|pid| !root.exists() || !Path::new(&format!("/proc/{pid}")).exists())
+        directory::is_abandoned(root, NAME)
     }
 
     pub(in crate::driver) fn root(&self) -> &Path {
-        &self.root
+        self.root.place()
     }
 
     /// A file with this text, unless it has it already.
     pub(super) fn write(&mut self, path: &str, text: &str, mode: u32) -> io::Result<()> {
-        let file = self.root.join(path);
+        let file = self.root.place().join(path);
         match self.contents.get_mut(path) {
             Some(there) if there == text => {}
             Some(there) => {
@@ -120,11 +110,4 @@ fn create(file: &Path, text: &str, mode: u32) -> io::Result<()> {
         .mode(mode)
         .open(file)?
         .write_all(text.as_bytes())
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        // Nobody is left to be told; a temporary directory is swept some day.
-        let _ = fs::remove_dir_all(&self.root);
-    }
 }

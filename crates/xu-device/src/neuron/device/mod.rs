@@ -136,8 +136,12 @@ pub fn survey(
     directory: &std::path::Path,
 ) -> Result<Survey, DriverError> {
     let mut shared = Shared::lock()?;
-    // A directory that cannot be listed may still have nodes that can be opened.
-    let listed = super::discovery::devices(directory).unwrap_or_default();
+    let listed = match super::discovery::devices(directory) {
+        // Nor can a node be opened.
+        Err(error @ DriverError::Open { .. }) => return Err(error),
+        // A directory that cannot be listed may still have nodes that can be opened.
+        listed => listed.unwrap_or_default(),
+    };
     let first = listed.first().copied().unwrap_or(0);
     let claims = shared.claims(kernel, directory, first)?;
     let devices = match listed.is_empty() {

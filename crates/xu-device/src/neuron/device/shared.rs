@@ -7,6 +7,7 @@
 //! reset at a time.
 
 use crate::metrics::DATASTORE_VERSION;
+use crate::neuron::answers::{Meaning, of_open};
 use crate::neuron::discovery;
 use crate::neuron::registry::driver_of;
 use crate::neuron::{Claims, Datastore, DriverError, Kernel, Node, Owner};
@@ -17,9 +18,11 @@ use parking_lot::{Mutex, MutexGuard};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// A reset lasts minutes. In a child of a fork the lock may be held for ever, by a thread that is not there; [`HOLDER`] says so but for
-/// the moment after it was taken.
+/// A reset lasts minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// In a child of a fork the lock may be held for ever, by a thread that is not there. [`HOLDER`] says so but for the moment after it
+/// was taken: the first to come in a child waits no longer than this.
+const PATIENCE_OF_A_CHILD: Duration = Duration::from_secs(1);
 
 static SHARED: Mutex<Shared> = Mutex::new(Shared {
     claims: Vec::new(),
@@ -29,6 +32,9 @@ static SHARED: Mutex<Shared> = Mutex::new(Shared {
 /// The process that has the lock, 0 while none has. Relaxed: it matters in a child of a fork only, which has all that its parent
 /// had stored.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
+
+/// The process that has had the lock last, 0 while none has. Relaxed: as [`HOLDER`].
+static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// The lock, held.
 #[derive(Debug)]
@@ -91,8 +97,14 @@ impl Shared {
         if ![0, here].contains(&HOLDER.load(Ordering::Relaxed)) {
             return Err(DriverError::Forked);
         }
-        let guard = SHARED.try_lock_for(PATIENCE).ok_or(DriverError::Forked)?;
+        let patience = if [0, here].contains(&LAST.load(Ordering::Relaxed)) {
+            PATIENCE
+        } else {
+            PATIENCE_OF_A_CHILD
+        };
+        let guard = SHARED.try_lock_for(patience).ok_or(DriverError::Forked)?;
         HOLDER.store(here, Ordering::Relaxed);
+        LAST.store(here, Ordering::Relaxed);
         Ok(Held(guard))
     }
 
@@ -156,8 +168,12 @@ fn first_claims(
 ) -> Result<Arc<Claims>, DriverError> {
     for first in 0..device {
         match Claims::open(Arc::clone(kernel), directory, first) {
-            // Not there, or not for us.
-            Err(DriverError::Open { .. }) => {}
+            // Not there, or not for us. Not one that cannot be opened just now: its cores could not be claimed later.
+            Err(DriverError::Open { errno, .. })
+                if matches!(
+                    of_open(errno),
+                    Meaning::Missing | Meaning::Unsupported | Meaning::Lost
+                ) => {}
             opened => return opened,
         }
     }
@@ -175,6 +191,12 @@ mod tests {
         HOLDER.store(Owner::here().pid() + 1, Ordering::Relaxed);
         assert_eq!(Shared::lock().err(), Some(DriverError::Forked));
         HOLDER.store(0, Ordering::Relaxed);
+        // As one finds it whose parent had just taken the lock, and not yet said so.
+        LAST.store(Owner::here().pid() + 1, Ordering::Relaxed);
+        let held = SHARED.lock();
+        assert_eq!(Shared::lock().err(), Some(DriverError::Forked));
+        drop(held);
         assert!(Shared::lock().is_ok());
+        assert_eq!(LAST.load(Ordering::Relaxed), Owner::here().pid());
     }
 }

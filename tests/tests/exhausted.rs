@@ -1,0 +1,235 @@
+//! Descriptors and memory that run out, at every occasion of a life of a runtime over the driver's interface.
+//!
+//! Whatever runs out, and whenever: an error that names it, nothing left open, and once there is room again the next runtime
+//! computes right.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+use lane_tests::life::{Failed, Means};
+use neuron_emu::config::{DriverFault, DriverRule};
+use neuron_emu::seccomp::{SpawnError, run_in};
+use neuron_emu::{Config, Emulator, Supervised};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::Mode;
+use nrta::{Backend, Builder, Runtime, Status};
+use std::io::Read;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+const ROLE: &str = "LANE_TESTS_EXHAUSTED";
+/// Descriptors of devices have numbers from here on, under the emulator.
+const DEVICES: i32 = 960;
+const NUMBERS: i32 = 1024;
+/// What a life opens of it: one descriptor for claims, one that attaches.
+const NEEDED: i32 = 2;
+/// More than a life opens.
+const MOST: i32 = 6;
+/// Occasions that one life has, at most.
+const MOST_ALLOCATIONS: u64 = 400;
+
+fn emulator() -> Arc<Emulator> {
+    let config = Config {
+        hbm_bytes: 128 << 20,
+        host_bytes: 64 << 20,
+        ..Config::default()
+    };
+    Emulator::start(config).unwrap()
+}
+
+fn builder() -> Builder {
+    Runtime::builder().backend(Backend::RealDriver)
+}
+
+/// Descriptors that are open. The one that looks is among them, each time.
+fn open_descriptors() -> Vec<String> {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// Takes all numbers of a range but so many of them, which are the first that are free.
+fn fill(range: core::ops::Range<i32>, leave: i32) -> Vec<OwnedFd> {
+    let null = open("/dev/null", OFlag::O_RDONLY, Mode::empty()).unwrap();
+    let mut taken = Vec::new();
+    loop {
+        // The lowest number that is free from there on.
+        match fcntl(null.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(range.start)) {
+            // SAFETY: just made, and nobody else knows it.
+            Ok(number) => taken.push((number, unsafe { OwnedFd::from_raw_fd(number) })),
+            Err(errno) => {
+                assert_eq!(errno, Errno::EMFILE);
+                break;
+            }
+        }
+        if taken
+            .last()
+            .is_some_and(|(number, _)| *number >= range.end - 1)
+        {
+            break;
+        }
+    }
+    taken.retain(|(number, _)| *number < range.end);
+    // CAST: as small as asked for.
+    taken.drain(..leave as usize);
+    taken
+        .into_iter()
+        .map(|(_, descriptor)| descriptor)
+        .collect()
+}
+
+fn names_the_limit(failed: &Failed) -> bool {
+    failed.status != Status::SUCCESS && failed.says.contains("EMFILE")
+}
+
+/// With so many numbers left for devices, and for all else: whether a life came to its end.
+fn live_with(means: &Means, expected: &[u8], devices: i32, others: i32) -> bool {
+    let before = open_descriptors();
+    let full = [fill(DEVICES..NUMBERS, devices), fill(0..DEVICES, others)];
+    let lived = means.live(builder());
+    drop(full);
+    let what = format!("{devices} numbers for devices, {others} for all else: {lived:?}");
+    assert_eq!(open_descriptors(), before, "{what}");
+    let next = means.live(builder());
+    assert_eq!(next.as_deref(), Ok(expected), "after {what}");
+    assert_eq!(open_descriptors(), before, "{what}");
+    match lived {
+        Ok(labels) => assert_eq!(labels, expected, "{what}"),
+        Err(failed) => {
+            assert!(names_the_limit(&failed), "{what}");
+            return false;
+        }
+    }
+    true
+}
+
+/// Not a test: what the program does. Without the role nothing.
+#[test]
+fn role() {
+    let Some(role) = std::env::var_os(ROLE) else {
+        return;
+    };
+    let means = Means::read();
+    let expected = means.expected();
+    // What a process opens once.
+    assert_eq!(means.live(builder()).as_ref(), Ok(&expected));
+    if role == "numbers" {
+        let ends = |devices, others| live_with(&means, &expected, devices, others);
+        let devices: Vec<_> = (0..MOST).map(|left| ends(left, 100)).collect();
+        let others: Vec<_> = (0..MOST).map(|left| ends(60, left)).collect();
+        let both: Vec<_> = (0..MOST).map(|left| ends(left, left)).collect();
+        println!("\n> {devices:?} {others:?} {both:?}");
+    } else {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let before = open_descriptors();
+        for limit in 0..DEVICES as u64 + MOST as u64 {
+            // Each of the small ones, and those around the numbers of devices.
+            if (64..DEVICES as u64 - 1).contains(&limit) {
+                continue;
+            }
+            setrlimit(Resource::RLIMIT_NOFILE, limit, hard).unwrap();
+            let lived = means.live(builder());
+            setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+            // CAST: small positive numbers, here and above.
+            if let Err(failed) = &lived {
+                assert!(names_the_limit(failed), "limit {limit}: {failed}");
+            }
+            assert_eq!(
+                lived.is_ok(),
+                limit >= (DEVICES + NEEDED) as u64,
+                "limit {limit}: {lived:?}"
+            );
+            assert_eq!(open_descriptors(), before, "limit {limit}");
+        }
+        assert_eq!(means.live(builder()), Ok(expected));
+        println!("\n> done");
+    }
+}
+
+/// What the program says in a role; `None` where system calls cannot be answered.
+fn play(role: &str) -> Option<String> {
+    let emulator = emulator();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["role", "--exact", "--nocapture"])
+        .env(ROLE, role)
+        .stdout(Stdio::piped());
+    let mut program = match Supervised::spawn(&emulator, &mut command) {
+        Ok(program) => program,
+        Err(SpawnError::Unavailable(why)) => {
+            println!("skipped: {why}");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let mut text = String::new();
+    let mut output = program.child().stdout.take().unwrap();
+    output.read_to_string(&mut text).unwrap();
+    assert!(program.wait().unwrap().success(), "{text}");
+    check(&emulator, role);
+    let said = text.lines().find_map(|line| line.strip_prefix("> "));
+    Some(said.unwrap().to_owned())
+}
+
+fn check(emulator: &Emulator, what: &str) {
+    assert_eq!(emulator.bugs(), [], "{what}");
+    let remains = emulator.remains();
+    assert!(
+        remains.is_clean() && remains.marks.is_empty(),
+        "{what}: {remains}"
+    );
+}
+
+#[test]
+fn r1_every_small_number_of_descriptors_is_refused_by_name_or_suffices() {
+    if let Some(said) = play("numbers") {
+        println!("{said}");
+        assert!(said.contains("false") && said.contains("true"), "{said}");
+    }
+}
+
+#[test]
+fn r1_every_small_limit_of_descriptors_is_refused_by_name() {
+    if let Some(said) = play("limits") {
+        assert_eq!(said, "done");
+    }
+}
+
+/// From each allocation on, until there are no more of them.
+#[test]
+fn r1_memory_that_has_run_out_from_any_allocation_on() {
+    let means = Means::read();
+    let expected = means.expected();
+    let directory = Path::new("/dev/exhausted");
+    for from in 0..MOST_ALLOCATIONS {
+        let what = format!("no memory from allocation {from} on");
+        let emulator = emulator();
+        emulator.inject(DriverRule {
+            from,
+            ..DriverRule::always(DriverFault::NoMemory)
+        });
+        let life = || means.live(builder().neuron_device_directory(directory));
+        let lived = match run_in(&emulator, directory, life) {
+            Ok(lived) => lived,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        check(&emulator, &what);
+        match lived {
+            Ok(labels) => {
+                assert_eq!(labels, expected);
+                assert_ne!(from, 0, "nothing is allocated");
+                return;
+            }
+            Err(failed) => assert_eq!(failed.status, Status::RESOURCE, "{what}: {failed}"),
+        }
+    }
+    panic!("a life has more than {MOST_ALLOCATIONS} allocations");
+}

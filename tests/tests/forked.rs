@@ -1,0 +1,161 @@
+//! A process that forks while a runtime of its computes, over the driver's interface. Failure kind P1.
+//!
+//! A child may exec, end, or be killed, and the parent notices nothing. A child that uses the runtime is refused at once; one that
+//! opens its own is told who has the cores, or gets them when its parent has closed. `fork` tests what a child can do with handles.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+use lane_tests::life::Means;
+use neuron_emu::seccomp::SpawnError;
+use neuron_emu::{Config, Emulator, Supervised};
+use nix::libc;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+use nrta::{Backend, Builder, Error, Runtime, Status};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const ROLE: &str = "LANE_TESTS_FORKED";
+const ROUNDS: u32 = 8;
+
+fn builder() -> Builder {
+    Runtime::builder().backend(Backend::RealDriver)
+}
+
+/// Forks, and has the child end with whether it did as expected.
+fn fork_and(child_does: impl FnOnce() -> bool) -> Pid {
+    // SAFETY: the child allocates, which the C library permits, takes no lock that a thread of the parent may have but those that
+    // this test is about, and ends with `_exit`.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            let did = child_does();
+            // SAFETY: ends the process without running what the parent has registered for its own end.
+            unsafe { libc::_exit(i32::from(!did)) }
+        }
+        ForkResult::Parent { child } => child,
+    }
+}
+
+fn ends_well(child: Pid, what: &str) {
+    assert_eq!(
+        waitpid(child, None),
+        Ok(WaitStatus::Exited(child, 0)),
+        "{what}"
+    );
+}
+
+/// In the child: whether the runtime of the parent is refused.
+fn is_refused(runtime: &Runtime, means: &Means) -> bool {
+    let Ok(core) = runtime.core(0) else {
+        return false;
+    };
+    matches!(core.allocate(64), Err(Error::Forked)) && means.compute(runtime).is_err()
+}
+
+/// In the child: whether the cores are refused as the parent's.
+fn learns_who_has_them() -> bool {
+    match builder().first_core(0).open() {
+        Err(Error::Busy(busy)) => {
+            // Its parent: nobody else is there.
+            let parent = u32::try_from(nix::unistd::getppid().as_raw()).ok();
+            busy.holder.is_some_and(|holder| holder.pid == parent)
+        }
+        // A thread of the parent was opening or closing just then.
+        Err(error) => error.status() == Status::FAILURE,
+        Ok(_) => false,
+    }
+}
+
+/// Not a test: what the program does. Without the role nothing.
+#[test]
+fn role() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let means = Means::read();
+    let expected = means.expected();
+    let runtime = builder().cores(1).first_core(0).open().unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Executions are in flight all the while.
+        let busy = scope.spawn(|| {
+            let mut lives = 0_u32;
+            while !done.load(Ordering::Relaxed) {
+                assert_eq!(means.compute(&runtime).as_ref(), Ok(&expected));
+                lives += 1;
+            }
+            lives
+        });
+        // And so are opens and closes.
+        let opens = scope.spawn(|| {
+            let mut opened = 0_u32;
+            while !done.load(Ordering::Relaxed) {
+                builder().cores(1).first_core(1).open().unwrap().close();
+                opened += 1;
+            }
+            opened
+        });
+        for round in 0..ROUNDS {
+            let child = fork_and(|| {
+                let _failed = Command::new("true").exec();
+                false
+            });
+            ends_well(child, &format!("exec, round {round}"));
+            let child = fork_and(|| true);
+            ends_well(child, &format!("exit, round {round}"));
+            let child = fork_and(|| is_refused(&runtime, &means));
+            ends_well(child, &format!("uses it, round {round}"));
+            let child = fork_and(learns_who_has_them);
+            ends_well(child, &format!("opens the same core, round {round}"));
+            let child = fork_and(|| {
+                loop {
+                    nix::unistd::pause();
+                }
+            });
+            kill(child, Signal::SIGKILL).unwrap();
+            let killed = WaitStatus::Signaled(child, Signal::SIGKILL, false);
+            assert_eq!(waitpid(child, None), Ok(killed), "round {round}");
+        }
+        done.store(true, Ordering::Relaxed);
+        let (lives, opened) = (busy.join().unwrap(), opens.join().unwrap());
+        println!("\n> {lives} lives, {opened} opens");
+    });
+    assert_eq!(means.compute(&runtime).as_ref(), Ok(&expected));
+    runtime.close();
+    let child = fork_and(|| means.live(builder().first_core(0)).as_ref() == Ok(&expected));
+    ends_well(child, "opens its own");
+    assert_eq!(means.live(builder()), Ok(expected));
+}
+
+#[test]
+fn p1_a_process_that_forks_while_it_computes_goes_on() {
+    let config = Config {
+        hbm_bytes: 128 << 20,
+        host_bytes: 64 << 20,
+        ..Config::default()
+    };
+    let emulator = Emulator::start(config).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["role", "--exact", "--nocapture"])
+        .env(ROLE, "1")
+        .stdout(Stdio::piped());
+    let mut program = match Supervised::spawn(&emulator, &mut command) {
+        Ok(program) => program,
+        Err(SpawnError::Unavailable(why)) => return println!("skipped: {why}"),
+        Err(error) => panic!("{error}"),
+    };
+    let mut said = String::new();
+    let mut output = program.child().stdout.take().unwrap();
+    output.read_to_string(&mut said).unwrap();
+    assert!(program.wait().unwrap().success(), "{said}");
+    println!("{said}");
+    assert_eq!(emulator.bugs(), []);
+    let remains = emulator.remains();
+    assert!(remains.is_clean() && remains.marks.is_empty(), "{remains}");
+}
