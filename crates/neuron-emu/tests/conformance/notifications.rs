@@ -42,17 +42,14 @@ fn over_five_laps_with_the_head_written_each_quarter_every_record_comes_with_its
         let mut last = [0; ENGINES];
         for execution in 0..LAPS * RECORDS / RECORDS_OF_EXECUTION {
             client.execute();
-            for queue in 0..ENGINES {
+            for (queue, last) in last.iter_mut().enumerate() {
                 for expected in [Subtype::Start, Subtype::End] {
                     let record = client.await_next(queue);
                     assert_eq!(subtype(record), expected, "{queue}, execution {execution}");
                     assert!(!has_overflowed(record), "{queue}, execution {execution}");
                     let posted = stamp(record);
-                    assert!(
-                        posted > last[queue],
-                        "{queue}, execution {execution}: stale"
-                    );
-                    last[queue] = posted;
+                    assert!(posted > *last, "{queue}, execution {execution}: stale");
+                    *last = posted;
                 }
                 if client.read(queue).is_multiple_of(QUARTER) {
                     client.give_back(queue);
@@ -97,7 +94,6 @@ fn what_finds_no_room_is_lost_and_the_next_record_that_fits_says_so() {
         }
         // The cause stays until the ring is programmed anew.
         assert_eq!(client.register(BLOCK + NQ_FULL), all);
-        drop(client);
         assert_eq!(Client::open(node).register(BLOCK + NQ_FULL), 0);
     });
 }
