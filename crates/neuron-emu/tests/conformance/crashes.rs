@@ -14,8 +14,8 @@
 //! | 20 | registers outside BAR0 | `d4_a_register_outside_bar0_is_refused`, `d4_the_number_of_registers_is_limited` |
 //! | 21 | events of a core that there is not | `d4_a_core_beyond_the_last_is_refused` |
 //! | 22 | a pinned copy of nothing, or of 65 pages | `d4_nothing_empty_reaches_the_driver`, `d4_what_is_pinned_begins_at_a_page` |
-//! | 24 | a range that wraps around | `d4_a_range_that_leaves_the_chunk_is_refused` |
-//! | 25 | a scratchpad of the host, a text of nothing | `d4_what_the_driver_cannot_allocate_is_refused`; texts and counters of the firmware: `d4_counters_that_were_not_written_are_no_answer` |
+//! | 24 | a range that wraps around | `d4_a_range_that_leaves_the_chunk_is_refused`, `d4_descriptors_stay_inside_their_ring` |
+//! | 25 | a scratchpad of the host, a text of nothing, very many counters | `d4_what_the_driver_cannot_allocate_is_refused`, `d4_the_number_of_registers_is_limited`; there is no function for texts |
 
 use crate::node::{Node, QUEUE, address_of, queue_init};
 use crate::{small, under};

@@ -87,7 +87,7 @@ fn use_everything(emulator: &Emulator) {
     user.program.call(misc, &row::CRWL_NC_RANGE_MARK, &mut mark);
     user.program.close(misc);
     user.program.close(file);
-    emulator.remains();
+    let _locks_are_taken = emulator.remains();
 }
 
 fn program_calls(user: &User<'_>) {
