@@ -15,9 +15,11 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::Mode;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
 use nrta::{Backend, Builder, Runtime, Status};
 use std::io::Read;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -82,10 +84,11 @@ fn fill(range: core::ops::Range<i32>, leave: i32) -> Vec<OwnedFd> {
     taken.retain(|(number, _)| *number < range.end);
     // CAST: as small as asked for.
     taken.drain(..leave as usize);
+    let mut taken: Vec<_> = taken.into_iter().map(|(_, taken)| taken).collect();
+    if range.contains(&null.as_raw_fd()) {
+        taken.push(null);
+    }
     taken
-        .into_iter()
-        .map(|(_, descriptor)| descriptor)
-        .collect()
 }
 
 fn names_the_limit(failed: &Failed) -> bool {
@@ -205,6 +208,20 @@ fn r1_every_small_limit_of_descriptors_is_refused_by_name() {
     }
 }
 
+/// Whether the open of a node by a process that nobody knows yet is refused, while there is no descriptor to find out with.
+fn child_is_refused() -> bool {
+    // SAFETY: the child makes two system calls.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            let opened = open("/dev/neuron0", OFlag::O_WRONLY, Mode::empty());
+            let refused = opened.err() == Some(Errno::EMFILE);
+            // SAFETY: ends the process without running what the parent has registered for its own end.
+            unsafe { nix::libc::_exit(i32::from(!refused)) }
+        }
+        ForkResult::Parent { child } => waitpid(child, None) == Ok(WaitStatus::Exited(child, 0)),
+    }
+}
+
 /// The emulator has to do without, too.
 #[test]
 fn r1_no_number_left_in_the_process_of_the_emulator() {
@@ -223,7 +240,9 @@ fn r1_no_number_left_in_the_process_of_the_emulator() {
             let full = [fill(DEVICES..NUMBERS, left), fill(0..DEVICES, left)];
             let life = || means.live(builder());
             let lived = std::thread::scope(|scope| [life(), scope.spawn(life).join().unwrap()]);
+            let child = (left == 0).then(child_is_refused);
             drop(full);
+            assert_ne!(child, Some(false), "a child");
             for lived in &lived {
                 match lived {
                     Ok(labels) => assert_eq!(*labels, expected),
