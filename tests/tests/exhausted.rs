@@ -15,9 +15,11 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::Mode;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
 use nrta::{Backend, Builder, Runtime, Status};
 use std::io::Read;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -30,6 +32,8 @@ const NUMBERS: i32 = 1024;
 const NEEDED: i32 = 2;
 /// More than a life opens.
 const MOST: i32 = 6;
+/// More than all need together.
+const PLENTY: i32 = 30;
 /// Occasions that one life has, at most.
 const MOST_ALLOCATIONS: u64 = 400;
 
@@ -80,14 +84,15 @@ fn fill(range: core::ops::Range<i32>, leave: i32) -> Vec<OwnedFd> {
     taken.retain(|(number, _)| *number < range.end);
     // CAST: as small as asked for.
     taken.drain(..leave as usize);
+    let mut taken: Vec<_> = taken.into_iter().map(|(_, taken)| taken).collect();
+    if range.contains(&null.as_raw_fd()) {
+        taken.push(null);
+    }
     taken
-        .into_iter()
-        .map(|(_, descriptor)| descriptor)
-        .collect()
 }
 
 fn names_the_limit(failed: &Failed) -> bool {
-    failed.status != Status::SUCCESS && failed.says.contains("EMFILE")
+    failed.status == Status::RESOURCE && failed.says.contains("RLIMIT_NOFILE")
 }
 
 /// With so many numbers left for devices, and for all else: whether a life came to its end.
@@ -201,6 +206,62 @@ fn r1_every_small_limit_of_descriptors_is_refused_by_name() {
     if let Some(said) = play("limits") {
         assert_eq!(said, "done");
     }
+}
+
+/// Whether the open of a node by a process that nobody knows yet is refused, while there is no descriptor to find out with.
+fn child_is_refused() -> bool {
+    // SAFETY: the child makes two system calls.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            let opened = open("/dev/neuron0", OFlag::O_WRONLY, Mode::empty());
+            let refused = opened.err() == Some(Errno::EMFILE);
+            // SAFETY: ends the process without running what the parent has registered for its own end.
+            unsafe { nix::libc::_exit(i32::from(!refused)) }
+        }
+        ForkResult::Parent { child } => waitpid(child, None) == Ok(WaitStatus::Exited(child, 0)),
+    }
+}
+
+/// The emulator has to do without, too.
+#[test]
+fn r1_no_number_left_in_the_process_of_the_emulator() {
+    let means = Means::read();
+    let expected = means.expected();
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    // CAST: a small positive number.
+    setrlimit(Resource::RLIMIT_NOFILE, NUMBERS as u64, hard).unwrap();
+    let emulator = emulator();
+    let mut ends = Vec::new();
+    let lives = || {
+        for left in (0..MOST).chain([PLENTY]) {
+            // A thread that has called before, and one that has not.
+            let before = means.live(builder());
+            assert_eq!(before.as_ref(), Ok(&expected));
+            let full = [fill(DEVICES..NUMBERS, left), fill(0..DEVICES, left)];
+            let life = || means.live(builder());
+            let lived = std::thread::scope(|scope| [life(), scope.spawn(life).join().unwrap()]);
+            let child = (left == 0).then(child_is_refused);
+            drop(full);
+            assert_ne!(child, Some(false), "a child");
+            for lived in &lived {
+                match lived {
+                    Ok(labels) => assert_eq!(*labels, expected),
+                    Err(failed) => assert!(names_the_limit(failed), "{left} left: {failed}"),
+                }
+            }
+            ends.push(lived.map(|lived| lived.is_ok()));
+        }
+        assert_eq!(means.live(builder()).as_ref(), Ok(&expected));
+    };
+    if let Err(why) = neuron_emu::run(&emulator, lives) {
+        return println!("skipped: {why}");
+    }
+    println!("{ends:?}");
+    assert_eq!(
+        (ends[0], ends.last().copied()),
+        ([false; 2], Some([true; 2]))
+    );
+    check(&emulator, "in one process");
 }
 
 /// From each allocation on, until there are no more of them.

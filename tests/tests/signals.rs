@@ -16,7 +16,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use nrta::{Backend, Builder, Runtime};
 use std::io::Read;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 const ROLE: &str = "LANE_TESTS_SIGNALS";
@@ -27,7 +28,6 @@ const MORE: &str = "LANE_TESTS_LIVES";
 const INTERVAL: Duration = Duration::from_micros(300);
 
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
-static GO_ON: AtomicBool = AtomicBool::new(true);
 
 extern "C" fn count(_: libc::c_int) {
     SIGNALS.fetch_add(1, Ordering::Relaxed);
@@ -96,10 +96,10 @@ fn role() {
     // SAFETY: the handler adds to a number and does nothing else.
     unsafe { sigaction(Signal::SIGALRM, &action) }.unwrap();
     set_timer(Some(INTERVAL));
-    let sender = std::thread::spawn(|| {
-        while GO_ON.load(Ordering::Relaxed) {
+    let (done, is_done) = sync_channel::<()>(0);
+    let sender = std::thread::spawn(move || {
+        while is_done.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
             send_to_every_thread();
-            std::thread::sleep(INTERVAL);
         }
     });
     let more = std::env::var(MORE)
@@ -119,7 +119,7 @@ fn role() {
             }
         }
     }
-    GO_ON.store(false, Ordering::Relaxed);
+    drop(done);
     sender.join().unwrap();
     set_timer(None);
     assert_eq!(means.live(builder()), Ok(expected));

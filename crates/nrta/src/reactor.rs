@@ -31,7 +31,7 @@ use std::io;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
-use xu_worker::CompletionEvent;
+use xu_worker::{CompletionEvent, limits};
 
 /// A [`CompletionCounter`] was not made. Nothing is registered.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum CounterError {
     #[error("there is no tokio runtime here: {0}")]
     NoRuntime(#[from] tokio::runtime::TryCurrentError),
     /// The operating system gave no descriptor, or the reactor did not take it.
-    #[error("no descriptor for the reactor: {0}")]
+    #[error("no descriptor for the reactor: {}", limits::no_descriptor(.0))]
     Descriptor(#[from] io::Error),
     /// The queue takes no event.
     #[error(transparent)]

@@ -104,6 +104,7 @@ pub mod fork;
 mod funnel;
 pub mod health;
 pub mod here_only;
+pub mod limits;
 #[cfg(loom)]
 pub mod mutant;
 #[cfg(not(loom))]

@@ -28,6 +28,7 @@ use crate::eventfd::WorkCount;
 use crate::funnel::{Funnel, Released};
 use crate::health::{Cause, Health};
 use crate::here_only::HereOnly;
+use crate::limits;
 use crate::mutant::Mutant;
 use crate::on_worker::is_worker;
 use crate::policy::PollPolicy;
@@ -118,7 +119,7 @@ pub enum UnitError {
     #[error(transparent)]
     Table(#[from] TableError),
     /// The operating system gave no descriptor.
-    #[error("no eventfd for a unit: {0}")]
+    #[error("no eventfd for a unit: {}", limits::no_descriptor(.0))]
     EventFd(#[from] io::Error),
 }
 

@@ -5,6 +5,7 @@
 
 use crate::eventfd::StopLatch;
 use crate::here_only::HereOnly;
+use crate::limits;
 use crate::policy::PollPolicy;
 use crate::poller::Poller;
 use crate::rounds::Rounds;
@@ -61,7 +62,7 @@ pub enum WorkerError {
         name: String,
     },
     /// The operating system refused a descriptor or a thread.
-    #[error("no thread or descriptor for a worker: {0}")]
+    #[error("no thread or descriptor for a worker: {}", limits::no_thread(.0))]
     System(#[from] io::Error),
 }
 

@@ -69,6 +69,11 @@ impl Target<'_> {
 /// # Errors
 /// It cannot be asked: this process has no descriptor left, most likely.
 pub(super) fn process_of(tid: u32) -> Result<Option<u32>, Errno> {
+    let own = std::process::id();
+    if is_still(own, tid) {
+        // Known without a descriptor: where the program is this process, they run out for both.
+        return Ok(Some(own));
+    }
     let Some(status) = status(tid)? else {
         return Ok(None);
     };

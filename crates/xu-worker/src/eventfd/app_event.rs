@@ -10,6 +10,7 @@
 //! its other promises, not here.
 
 use super::counter::Counter;
+use crate::limits;
 use std::io;
 #[cfg(not(any(loom, miri)))]
 use std::os::fd::AsFd;
@@ -44,7 +45,10 @@ impl EventId {
 #[non_exhaustive]
 pub enum NotAnEventFd {
     /// It is not open, or there is no descriptor left for the duplicate.
-    #[error("descriptor {number} cannot be duplicated: {source}")]
+    #[error(
+        "descriptor {number} cannot be duplicated: {}",
+        limits::no_descriptor(source)
+    )]
     NotDuplicated {
         /// The application's descriptor.
         number: i32,
@@ -62,7 +66,10 @@ pub enum NotAnEventFd {
         found: String,
     },
     /// Only `/proc` tells an eventfd from other files, and it cannot be read.
-    #[error("descriptor {number} may be no eventfd, since /proc cannot be read: {source}")]
+    #[error(
+        "descriptor {number} may be no eventfd, since /proc cannot be read: {}",
+        limits::no_descriptor(source)
+    )]
     Unknown {
         /// The application's descriptor.
         number: i32,
