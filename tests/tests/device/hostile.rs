@@ -2,7 +2,7 @@
 
 use crate::client::{CORE, Rings, SEMAPHORE, WHOLE, at};
 use crate::{cases, client};
-use lane_tests::Rig;
+use lane_tests::{Kind, Rig};
 use proptest::prelude::*;
 use xu_abi::descriptor::{CopyPair, DESCRIPTOR_SIZE};
 use xu_abi::record::Subtype;
@@ -15,6 +15,14 @@ use zerocopy::transmute;
 lane_tests::on_both! {
     no_program_breaks_the_device_or_keeps_it_from_being_dropped,
     no_request_and_no_descriptor_goes_without_an_answer,
+}
+
+/// Cases of a property. Behind the driver's interface each opens the device anew, which resets it.
+fn count(rig: &Rig) -> u32 {
+    match rig.kind() {
+        Kind::Simulated => 128,
+        Kind::Neuron => 48,
+    }
 }
 
 /// Instructions that are close to good ones: most run, some loop, stall or fault.
@@ -58,7 +66,7 @@ fn any_instruction(engine: Engine, data: DeviceAddr) -> impl Strategy<Value = In
 fn no_program_breaks_the_device_or_keeps_it_from_being_dropped(rig: &Rig) {
     // The first block of a device that was just opened is always the same.
     let data = client(rig).place(&[0; 8192]);
-    proptest!(cases(128), |(
+    proptest!(cases(count(rig)), |(
         blocks in Engine::ALL.map(|engine| {
             prop::collection::vec(any_instruction(engine, data), 1..12)
         }),
@@ -83,7 +91,7 @@ fn no_program_breaks_the_device_or_keeps_it_from_being_dropped(rig: &Rig) {
 
 /// Every doorbell whose request names no endless program is answered by five ENDs.
 fn no_request_and_no_descriptor_goes_without_an_answer(rig: &Rig) {
-    proptest!(cases(128), |(
+    proptest!(cases(count(rig)), |(
         request in any::<[u32; 13]>(),
         descriptors in prop::collection::vec((any::<[u32; 8]>(), 0usize..64, any::<bool>()), 0..24),
     )| {

@@ -12,6 +12,7 @@
 //! | `hostile` | random programs, requests and descriptors |
 //! | `dma` | transfer queues, descriptor by descriptor |
 //! | `notification` | notification rings |
+//! | `lane` | stager and harvester together |
 //! | `collectives` | ranks that step in any order, wait, race and are lost |
 //! | `operations` | what operations of a transfer queue do |
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
@@ -24,6 +25,7 @@ mod execution;
 mod faults;
 mod hanging;
 mod hostile;
+mod lane;
 mod notification;
 mod operations;
 
