@@ -104,8 +104,8 @@ fn a_hard_limit_that_is_too_low_is_named_with_its_value() {
     }
     let output = program("low-hard-limit").output().unwrap();
     assert!(output.status.success());
-    let expected = "room for 1024 descriptors is needed: the hard limit (RLIMIT_NOFILE) is 512, and this process may not \
-                    raise it";
+    let expected = "seccomp notification needs room for 1024 descriptors, and the hard limit of open files is 512 \
+        (`ulimit -Hn`), which this process may not raise";
     assert_eq!(said(&output.stdout), [expected; 3]);
 }
 

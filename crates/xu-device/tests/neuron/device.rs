@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use xu_abi::driver::errno::{self, Answer};
 use xu_abi::driver::{
-    AppInfo, DeviceReady, DeviceReset, DmaQueueInit, DmaQueueState, GetAppsInfo, Semaphore, ioctl,
+    AppInfo, DeviceReady, DeviceReset, DmaQueueInit, DmaQueueState, GetAppsInfo, ioctl,
 };
 use xu_abi::metric::CoreCounter;
-use xu_abi::record::{StatusRecord, Subtype};
-use xu_abi::{DeviceAddr, Engine, SemIndex, Status};
+use xu_abi::{DeviceAddr, SemIndex, Status};
 use xu_device::metrics::{Finished, Metrics};
 use xu_device::neuron::{DriverError, Meaning, NeuronDevice, Options, survey};
 use xu_device::{Device, DeviceError, DmaQueue, Head, MemoryErrors, Place, TpbIndex, map};
@@ -18,7 +17,7 @@ use zerocopy::IntoBytes;
 pub(crate) const CORE: TpbIndex = TpbIndex::new(0);
 pub(crate) const HBM: Place = Place::Hbm(CORE);
 /// Of core 0 of v2.
-const NQ_BLOCK: u64 = 0x3053_5000;
+pub(crate) const NQ_BLOCK: u64 = 0x3053_5000;
 
 fn options(script: &Script) -> Options {
     Options {
@@ -248,12 +247,16 @@ fn a_survey_attaches_to_nothing() {
     assert_eq!(script.events(), ["open neuron0 Misc", "close"]);
 }
 
-const QUEUE: DmaQueue = DmaQueue {
+pub(crate) const QUEUE: DmaQueue = DmaQueue {
     tpb: TpbIndex::new(1),
     index: 2,
 };
 
-fn with_queue(script: &Script, device: &NeuronDevice, queue: DmaQueue) -> [DeviceAddr; 2] {
+pub(crate) fn with_queue(
+    script: &Script,
+    device: &NeuronDevice,
+    queue: DmaQueue,
+) -> [DeviceAddr; 2] {
     let rings = [(); 2].map(|()| device.allocate(Place::Host, 1024, 256).unwrap());
     device
         .open_dma_queue(queue, rings[0], rings[1], 64)
@@ -488,94 +491,6 @@ fn d1_a_device_that_is_lost_does_not_answer_from_its_mappings() {
     assert_eq!(device.load_acquire(memory), lost.clone().map(|()| 0));
     assert_eq!(device.increment_semaphore(CORE, SemIndex::new(0)), lost);
     assert!(script.names().is_empty());
-}
-
-#[test]
-fn a_core_is_at_rest_when_no_doorbell_waits_and_no_queue_has_anything_left() {
-    let (script, device) = open(V2);
-    with_queue(&script, &device, QUEUE);
-    let tpb = QUEUE.tpb;
-    device.quiesce(tpb, Duration::ZERO).unwrap();
-    script.reply(&ioctl::SEMAPHORE_READ, |call| {
-        edit(call, |semaphore: &mut Semaphore| semaphore.value = 1)
-    });
-    let busy = Err(DeviceError::Busy { tpb });
-    assert_eq!(device.quiesce(tpb, Duration::ZERO), busy);
-    script.reply(&ioctl::DMA_QUEUE_GET_STATE, |call| {
-        let state = DmaQueueState {
-            tail_pointer: 4,
-            ..DmaQueueState::ZEROED
-        };
-        call.buffers()[0]
-            .bytes_mut()
-            .unwrap()
-            .copy_from_slice(state.as_bytes());
-        Answer::Done
-    });
-    assert_eq!(device.quiesce(tpb, Duration::ZERO), busy);
-    // It is asked again while there is time.
-    script.reply(&ioctl::SEMAPHORE_READ, |call| {
-        edit(call, |semaphore: &mut Semaphore| semaphore.value = 1)
-    });
-    device.quiesce(tpb, Duration::MAX).unwrap();
-}
-
-/// An END that is lost cannot be told from one that is to come.
-#[test]
-fn d7_a_core_is_not_at_rest_while_an_engine_has_not_said_end_for_each_doorbell() {
-    let (script, device) = open(V2);
-    let nq = Engine::Pe.status_nq();
-    let ring = device.open_notification_queue(CORE, nq, 4096).unwrap();
-    let tail = BAR0 + NQ_BLOCK + u64::from(nq) * 0x28 + 0x110;
-    let mut written = 0_u64;
-    let mut post = |subtype, arrives: bool| {
-        let record = StatusRecord::new(subtype, 0, 0);
-        let mut bytes: [u8; 16] = record.as_bytes().try_into().unwrap();
-        // The first lap has the phase bit set, the second has not, and so on.
-        let is_set = (written / 256).is_multiple_of(2) == arrives;
-        bytes[3] = if is_set {
-            bytes[3] | 0x80
-        } else {
-            bytes[3] & !0x80
-        };
-        let at = DeviceAddr::new(ring.get() + written % 256 * 16);
-        device.write(at, &bytes).unwrap();
-        written += 1;
-        script.set_register(tail, (written % 256 * 16) as u32);
-        written
-    };
-    let rests = || device.quiesce(CORE, Duration::ZERO);
-    let busy = Err(DeviceError::Busy { tpb: CORE });
-    assert_eq!(rests(), Ok(()));
-    for round in 0..200 {
-        device
-            .increment_semaphore(CORE, map::INFERENCE_START)
-            .unwrap();
-        assert_eq!(rests(), busy, "round {round}");
-        post(Subtype::Start, true);
-        assert_eq!(rests(), busy, "round {round}");
-        let written = post(Subtype::End, true);
-        assert_eq!(rests(), Ok(()), "round {round}");
-        if round % 3 == 0 {
-            device
-                .acknowledge(CORE, &[Head::new(nq, written % 256 * 16)])
-                .unwrap();
-            assert_eq!(rests(), Ok(()), "round {round}");
-        }
-    }
-    // Other semaphores start nothing.
-    device.increment_semaphore(CORE, SemIndex::new(7)).unwrap();
-    assert_eq!(rests(), Ok(()));
-    // The tail is no proof that a record has arrived.
-    device
-        .increment_semaphore(CORE, map::INFERENCE_START)
-        .unwrap();
-    post(Subtype::End, false);
-    assert_eq!(rests(), busy);
-    // A ring that is opened anew begins with nothing to wait for.
-    device.open_notification_queue(CORE, nq, 4096).unwrap();
-    script.set_register(tail, 0);
-    assert_eq!(rests(), Ok(()));
 }
 
 #[test]
