@@ -148,6 +148,12 @@ impl Emulated {
             .first_core(device * cores)
     }
 
+    /// Where the first HBM of a device ends.
+    pub(crate) fn end_of_hbm(&self) -> u64 {
+        let config = self.emulator.config();
+        config.arch.table().hbm[0] + config.hbm_bytes
+    }
+
     /// A device without a runtime.
     ///
     /// # Panics

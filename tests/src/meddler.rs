@@ -8,7 +8,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
-use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, Shape, map};
+use xu_device::{
+    Clock, Device, DeviceError, DmaQueue, Head, MemoryErrors, MemoryUse, Place, Shape, map,
+};
 
 /// Alters the bytes of a write, given its address.
 pub type AlterWrite = Box<dyn FnMut(DeviceAddr, &mut Vec<u8>) + Send>;
@@ -211,8 +213,8 @@ impl Device for Meddler {
         self.inner.open_notification_queue(tpb, nq, bytes)
     }
 
-    fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError> {
-        self.inner.acknowledge(tpb, nq, head)
+    fn acknowledge(&self, tpb: TpbIndex, heads: &[Head]) -> Result<(), DeviceError> {
+        self.inner.acknowledge(tpb, heads)
     }
 
     fn overflow_latched(&self, tpb: TpbIndex) -> Result<bool, DeviceError> {

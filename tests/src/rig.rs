@@ -7,7 +7,9 @@ use crate::Meddler;
 use crate::emulated::Emulated;
 use nrta::{Builder, Runtime};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use xu_device::Device;
+use xu_device::map::HBM_RESERVED;
 use xu_device::simulated::{FaultPlan, Machine, MachineConfig, Rule};
 
 /// Which kind of machine.
@@ -88,7 +90,10 @@ pub struct Rig {
 
 #[derive(Debug)]
 enum Powered {
-    Simulated,
+    Simulated {
+        /// Devices that were started without a runtime: each steps its engines in an order of its own.
+        started: AtomicU64,
+    },
     Neuron(Emulated),
 }
 
@@ -101,7 +106,9 @@ impl Kind {
         match self {
             Self::Simulated => Some(test(&Rig {
                 parts,
-                machine: Powered::Simulated,
+                machine: Powered::Simulated {
+                    started: AtomicU64::new(0),
+                },
             })),
             Self::Neuron => {
                 let machine = Emulated::start(&parts);
@@ -119,7 +126,7 @@ impl Rig {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.machine {
-            Powered::Simulated => Kind::Simulated,
+            Powered::Simulated { .. } => Kind::Simulated,
             Powered::Neuron(_) => Kind::Neuron,
         }
     }
@@ -128,7 +135,7 @@ impl Rig {
     #[must_use]
     pub fn emulated(&self) -> Option<&Emulated> {
         match &self.machine {
-            Powered::Simulated => None,
+            Powered::Simulated { .. } => None,
             Powered::Neuron(emulated) => Some(emulated),
         }
     }
@@ -144,7 +151,7 @@ impl Rig {
     pub fn builder_on(&self, device: u32) -> Builder {
         assert!(device < self.parts.devices, "there is no device {device}");
         match &self.machine {
-            Powered::Simulated => Runtime::builder()
+            Powered::Simulated { .. } => Runtime::builder()
                 .simulated_hbm_bytes(self.parts.hbm_bytes)
                 .simulated_seed(self.parts.seed)
                 .simulated_faults(self.parts.faults.clone()),
@@ -152,7 +159,8 @@ impl Rig {
         }
     }
 
-    /// Its first device, without a runtime.
+    /// Its first device, without a runtime. Behind the driver's interface it can be opened again once it is dropped; simulated, it is another
+    /// one every time, with the next seed.
     ///
     /// # Panics
     /// When it does not start: the test has failed.
@@ -160,17 +168,29 @@ impl Rig {
     pub fn device(&self) -> Arc<dyn Device> {
         match &self.machine {
             Powered::Neuron(emulated) => emulated.device(0),
-            Powered::Simulated => {
+            Powered::Simulated { started } => {
                 let config = MachineConfig {
                     tpbs: self.parts.tpbs,
                     hbm_bytes: self.parts.hbm_bytes,
                     host_bytes: self.parts.host_bytes,
-                    seed: self.parts.seed,
+                    seed: self
+                        .parts
+                        .seed
+                        .wrapping_add(started.fetch_add(1, Ordering::Relaxed)),
                     faults: self.parts.faults.clone(),
                     ..MachineConfig::default()
                 };
                 Machine::start(config).expect("a machine of these parts starts")
             }
+        }
+    }
+
+    /// Where the HBM of its first core ends, as the device sees it.
+    #[must_use]
+    pub fn end_of_hbm(&self) -> u64 {
+        match &self.machine {
+            Powered::Simulated { .. } => HBM_RESERVED + self.parts.hbm_bytes,
+            Powered::Neuron(emulated) => emulated.end_of_hbm(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 use xu_abi::record::{RECORD_SIZE, Subtype, ring_bits};
 use xu_abi::{DeviceAddr, Engine, SemIndex, StatusRecord, TpbIndex};
-use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape, map};
+use xu_device::{Clock, Device, DeviceError, DmaQueue, Head, MemoryErrors, Place, Shape, map};
 use zerocopy::transmute;
 
 use super::calls::{Call, Counts};
@@ -317,7 +317,7 @@ impl<const COUNTED: bool> Device for NullDevice<COUNTED> {
         Ok(base)
     }
 
-    fn acknowledge(&self, _: TpbIndex, _: u8, _: u64) -> Result<(), DeviceError> {
+    fn acknowledge(&self, _: TpbIndex, _: &[Head]) -> Result<(), DeviceError> {
         self.count(Call::Acknowledge);
         Ok(())
     }

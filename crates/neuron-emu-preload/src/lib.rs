@@ -26,6 +26,7 @@ mod next;
 
 use neuron_emu::preload::{self, Front};
 use neuron_emu::{AccessMode, MapRequest};
+use nix::errno::Errno;
 use nix::libc::{self, DIR, c_char, c_int, c_ulong, c_void, mode_t, off_t, size_t};
 use std::cell::Cell;
 use std::ffi::CString;
@@ -45,7 +46,10 @@ fn ask<T>(question: impl FnOnce(&Front) -> T) -> Option<T> {
     if ASKING.replace(true) {
         return None;
     }
+    // What the answer was found by may have failed and been made good: the program sees the error number of a failure only.
+    let error_number = Errno::last_raw();
     let answer = FRONT.get_or_init(front).as_ref().map(question);
+    Errno::set_raw(error_number);
     ASKING.set(false);
     answer
 }
@@ -66,10 +70,7 @@ fn front() -> Option<Front> {
 }
 
 fn failed(number: i32) -> c_int {
-    // SAFETY: it always is there.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: it belongs to this thread.
-    unsafe { place.write(number) };
+    Errno::set_raw(number);
     -1
 }
 

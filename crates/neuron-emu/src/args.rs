@@ -2,6 +2,7 @@
 
 use lexopt::prelude::*;
 use neuron_emu::Settings;
+use neuron_emu::config::DriverFault;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -44,17 +45,29 @@ what is emulated:
 ",
     );
     for (key, takes) in Settings::KEYS {
-        text.push_str(&format!("  --{key:<14} {takes}\n"));
+        text.push_str(&format!("  --{key:<16} {takes}\n"));
     }
+    let faults: Vec<_> = DriverFault::ALL.iter().map(|fault| fault.name()).collect();
+    text.push_str(&format!(
+        "
+Bytes are a number, or one with KiB, MiB or GiB.
+Faults of the driver:
+  {}.
+Occasions are counted from 0 on each device: from=N, every=N, times=N, and node=N for one device. The option
+can be given again.
+",
+        faults.join(", ")
+    ));
     text.push_str(
         "
 how:
-  --front F        seccomp (any program), preload (programs of the dynamic libc, one process), or
-                   auto: seccomp where it is permitted (default)
-  --trace FILE     what the programs did and were answered, a line each (seccomp only)
-  --sysfs PATH     make PATH a link to a directory that stands for /sys while the program runs
-                   (seccomp only)
-  -h, --help       this text
+  --front F          seccomp (any program), preload (programs of the dynamic libc, one process), or
+                     auto: seccomp where it is permitted (default)
+  --trace FILE       what the programs did and were answered, a line each; of many, the last 65536
+                     (seccomp only)
+  --sysfs PATH       make PATH a link to a directory that stands for /sys while the program runs
+                     (seccomp only)
+  -h, --help         this text
 
 exit code: the program's; 128 + n when signal n ended it; 70 when the real driver would have crashed the
 kernel; 64 for a wrong command line; 69 when no front end can be used; 126 or 127 when the program cannot be

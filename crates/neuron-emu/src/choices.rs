@@ -6,6 +6,10 @@
 //!
 //! | subject | choice |
 //! |---|---|
+//! | an engine that is disabled | its queues take what they are given, and move it when the engine runs again; the sequencer waits for a request that such a queue brings; copies of the driver's own time out |
+//! | an engine that aborts | its queues stop as on a bad descriptor, until the engine runs and they are initialised again |
+//! | an engine after a reset of its core | runs; what its queues had been given and not moved is lost |
+//! | scratchpads that are not freed in reverse order | freed, and a warning |
 //! | status register of a queue | as the driver numbers the states of engines: 1 no rings, 2 runs, 3 aborted |
 //! | configuration register of a queue | bits 16 and 17 set once it has rings |
 //! | head, tail and current pointer of a queue | bits 23:0 index, 31:30 ring id; DMA_QUEUE_GET_STATE has the index alone |

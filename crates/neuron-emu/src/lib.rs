@@ -18,8 +18,8 @@
 //! What works here and may not work with a device, or is not there at all:
 //! * **Time.** Copies, resets and closes are done at once: no 10 ms at a close, no minutes for a reset unless
 //!   [`Waits::reset`](config::Waits::reset) says so. No figure of latency or throughput means anything.
-//! * **Host chunks** can be as long as the host memory that is configured: the kernel's limit for contiguous memory, typically
-//!   4 MiB, is not there.
+//! * **Host chunks** are as long as [`host_chunk_bytes`](Config::host_chunk_bytes) at most, 4 MiB by default. What a kernel has
+//!   in one piece depends on its memory, and on an IOMMU.
 //! * **DMA engines** run whatever DMA_ENG_SET_STATE has told them. Queues of engines that no core of the lane uses are walked in
 //!   the call that starts them. Asynchronous copies that wait in a queue survive a reset of its core.
 //! * **Notification queues** of TOPSPs and SDMA engines are registers: nobody posts there. State buffers are memory without

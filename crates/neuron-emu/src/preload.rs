@@ -15,7 +15,7 @@
 
 use crate::call::{Caller, NotCopied};
 use crate::complaint::complain;
-use crate::driver::{AccessMode, Emulator, FileId, MapRequest};
+use crate::driver::{AccessMode, Bug, Emulator, FileId, MapRequest};
 use crate::listing::Listing;
 use crate::memory;
 use crate::nodes::Nodes;
@@ -28,6 +28,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use xu_abi::driver::errno::{self, Answer};
+use xu_abi::driver::ioctl::{MEM_ALLOC_V2, MEM_ALLOC_V2MT, MEM_ALLOC_V2MT64};
 
 /// The variable that the settings come in. No product crate knows it.
 pub const SETTINGS: &str = "NEURON_EMU_CONFIG";
@@ -252,8 +253,7 @@ impl Front {
     pub fn ioctl(&self, number: i32, request: u32, argument: u64) -> Option<Answer> {
         let file = self.file(number)?;
         if self.is_forked() {
-            // As a process that is not attached.
-            return Some(Answer::Errno(errno::EACCES));
+            return Some(Answer::Errno(forked_ioctl(request)));
         }
         let emulator = self.started().ok()?;
         let answer = emulator.ioctl(&self.own(), file, request, argument);
@@ -313,17 +313,37 @@ impl Front {
             .skip(seen)
             .map(|bug| format!("{bug}\n"))
             .collect();
-        if lines.is_empty() {
-            return;
+        if !lines.is_empty() {
+            tell(&lines);
         }
-        if let Some(file) = std::env::var_os(BUGS) {
-            // Appended: other processes of the program write here, too.
-            let opened = std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(file);
-            let _nobody_looks = opened.and_then(|mut file| file.write_all(lines.as_bytes()));
-        }
+    }
+}
+
+/// What a forked child is answered: as a process that is not attached. Where that crashes the kernel it is told, though the
+/// devices of the parent, which have their memory elsewhere, live on.
+fn forked_ioctl(request: u32) -> i32 {
+    let allocations = [MEM_ALLOC_V2, MEM_ALLOC_V2MT, MEM_ALLOC_V2MT64];
+    let Some(made) = allocations.iter().find(|row| row.request() == request) else {
+        return errno::EACCES;
+    };
+    let bug = Bug {
+        trap: 12,
+        what: format!("{} by a forked child", made.name),
+    };
+    complain(&bug.to_string());
+    tell(&format!("{bug}\n"));
+    errno::EIO
+}
+
+/// Writes to where somebody looks for crashes.
+fn tell(lines: &str) {
+    if let Some(file) = std::env::var_os(BUGS) {
+        // Appended: other processes of the program write here, too.
+        let opened = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(file);
+        let _nobody_looks = opened.and_then(|mut file| file.write_all(lines.as_bytes()));
     }
 }
 
@@ -337,7 +357,10 @@ pub fn library() -> Result<PathBuf, String> {
     let found = places.iter().map(|place| place.join(LIBRARY));
     found.into_iter().find(|file| file.exists()).ok_or_else(|| {
         let places: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
-        format!("{LIBRARY} is not in {}", places.join(" nor in "))
+        format!(
+            "{LIBRARY} is not in {}: `cargo build -p neuron-emu-preload` makes it, with the profile of this command",
+            places.join(" nor in ")
+        )
     })
 }
 

@@ -53,25 +53,34 @@ impl Default for Settings {
 impl Settings {
     /// Keys, each with what it takes.
     pub const KEYS: &'static [(&'static str, &'static str)] = &[
-        ("arch", "v2 or v3"),
-        ("devices", "a number"),
-        ("hbm-bytes", "bytes: a number, or one with KiB, MiB or GiB"),
-        ("host-bytes", "bytes: a number, or one with KiB, MiB or GiB"),
+        ("arch", "v2 or v3 (default v2)"),
+        ("devices", "how many, 1 to 16 (default 1)"),
+        ("hbm-bytes", "of each memory of a device (default 1GiB)"),
+        (
+            "host-bytes",
+            "host memory of each device that chunks are made of (default 256MiB)",
+        ),
         (
             "host-chunk-bytes",
-            "bytes of the largest piece of host memory: a number, or one with KiB, MiB or GiB",
+            "largest piece of host memory (default 4MiB)",
         ),
-        ("processes", "a number"),
-        ("seed", "a number"),
+        (
+            "processes",
+            "how many can be attached to a device, 1 to 16 (default 16)",
+        ),
+        ("seed", "of the order in which engines step (default 0)"),
         (
             "faults",
-            "a file: the plan of the hardware's faults, as JSON",
+            "a file: the plan of the hardware's faults, as JSON (docs/machine.md)",
         ),
         (
             "driver-fault",
-            "a fault of the driver, such as no-memory:from=3",
+            "a fault of the driver and when, such as no-memory:from=3,times=1",
         ),
-        ("dev", "an absolute path: the directory of the nodes"),
+        (
+            "dev",
+            "an absolute path: the directory of the nodes (default /dev)",
+        ),
     ];
 
     /// What is emulated.

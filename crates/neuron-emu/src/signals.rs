@@ -29,6 +29,7 @@ static TERMINATED: AtomicBool = AtomicBool::new(false);
 pub fn leave_to_the_program() {
     extern "C" fn nothing(_: c_int) {}
     extern "C" fn terminated(_: c_int) {
+        // PAIRS: with the load in `pass_to`.
         TERMINATED.store(true, Ordering::SeqCst);
         pass_on();
     }
@@ -44,14 +45,16 @@ pub fn pass_to(child: u32) {
         return;
     };
     // Open until this process ends: the handler may use it at any time.
+    // PAIRS: with the load in `pass_on`.
     PROGRAM.store(pidfd.into_raw_fd(), Ordering::SeqCst);
-    // One of the two sees what the other has stored.
+    // PAIRS: with the handler, which stores this and then loads the program: one of the two sees what the other has stored.
     if TERMINATED.load(Ordering::SeqCst) {
         pass_on();
     }
 }
 
 fn pass_on() {
+    // PAIRS: with the store in `pass_to`.
     let program = PROGRAM.load(Ordering::SeqCst);
     if program < 0 {
         return;

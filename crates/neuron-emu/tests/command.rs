@@ -133,6 +133,15 @@ fn a_crash_of_the_kernel_is_an_exit_code_of_its_own() {
 }
 
 #[test]
+fn a_positive_result_leaves_the_error_number_alone() {
+    for front in fronts() {
+        if let Some((code, said, complained)) = try_play(&front, "bad-pointer") {
+            assert_eq!(code, 0, "{front:?}: {said} {complained}");
+        }
+    }
+}
+
+#[test]
 fn mappings_are_native_under_each_front_end() {
     for front in fronts() {
         if let Some((code, said, complained)) = try_play(&front, "map") {
@@ -242,6 +251,19 @@ fn an_interrupt_that_is_ignored_is_ignored_in_the_program() {
         if code != UNAVAILABLE {
             assert_eq!(code, 3, "{front:?}: {output:?}");
         }
+    }
+}
+
+#[test]
+fn too_few_descriptors_are_a_reason_and_no_failure_of_the_program() {
+    let command = format!(
+        "ulimit -n 256; exec {} --front seccomp -- /bin/true",
+        env!("CARGO_BIN_EXE_neuron-emu"),
+    );
+    let (code, output) = run(Command::new("/bin/sh").args(["-c", &command]));
+    // Who may raise the limit does.
+    if code != 0 {
+        assert_eq!(code, UNAVAILABLE, "{output:?}");
     }
 }
 

@@ -81,7 +81,7 @@ fn execute(command: Command) -> Result<(), Failure> {
 /// What a runtime would be opened with in this environment.
 fn config(json: bool) -> Result<(), Failure> {
     let settings = nrta::Builder::from_env().and_then(|builder| builder.settings());
-    let settings = settings.map_err(|error| Failure::Input(with_causes(&error)))?;
+    let settings = settings.map_err(|error| Failure::Input(not_opened(&error)))?;
     report::print(&if json {
         settings.to_json() + "\n"
     } else {
@@ -154,6 +154,16 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Why a runtime is not opened, and who knows more.
+fn not_opened(error: &nrta::Error) -> String {
+    let text = with_causes(error);
+    #[cfg(feature = "real-driver")]
+    if matches!(error, nrta::Error::Driver(_)) {
+        return text + "; `nrta doctor` says how to go on";
+    }
+    text
 }
 
 /// What went wrong, and why, on one line.

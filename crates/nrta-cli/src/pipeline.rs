@@ -63,7 +63,7 @@ pub(crate) fn run_on(
     let label_output = dataset.fit(model).map_err(Failure::Input)?;
     let runtime = builder.open().map_err(|error| match &error {
         nrta::Error::Device(DeviceError::BadPlan { .. }) => Failure::Input(error.to_string()),
-        _ => Failure::Run(crate::with_causes(&error)),
+        _ => Failure::Run(crate::not_opened(&error)),
     })?;
     if args.show_config {
         // Whoever cannot be told is told by nobody: the run goes on.

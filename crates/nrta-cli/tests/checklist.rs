@@ -80,6 +80,25 @@ fn every_constant_of_the_map_is_a_fact() {
 }
 
 #[test]
+fn every_choice_of_the_emulation_is_on_the_page() {
+    let subjects = |file: &str, begin: &str, row: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(root().join(file)).unwrap();
+        let (_, table) = text.split_once(begin).unwrap();
+        let rows = table.lines().map_while(|line| line.strip_prefix(row));
+        let cells = rows.filter_map(|row| row.split(" | ").next().map(str::to_owned));
+        cells.skip(2).collect()
+    };
+    let choices = subjects(
+        "crates/neuron-emu/src/choices.rs",
+        "such a number.\n//!\n",
+        "//! |",
+    );
+    let page = subjects("docs/hardware-checklist.md", "nothing else.\n\n", "|");
+    assert!(choices.len() > 10, "{choices:?}");
+    assert_eq!(page, choices);
+}
+
+#[test]
 fn the_script_says_that_there_is_no_device() {
     let out = std::env::temp_dir().join(format!("nrta-report-{}", std::process::id()));
     std::fs::create_dir_all(&out).unwrap();
@@ -97,6 +116,21 @@ fn the_script_says_that_there_is_no_device() {
     let files: Vec<_> = std::fs::read_dir(&out).unwrap().collect();
     assert_eq!(files.len(), 1, "the text alone");
     std::fs::remove_dir_all(&out).unwrap();
+}
+
+#[test]
+fn the_script_has_help_and_does_nothing_else_then() {
+    let output = Command::new(root().join("scripts/hardware-report"))
+        .args(["--nrta", "/no/such/program", "--help"])
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(
+        stdout.contains("usage: scripts/hardware-report"),
+        "{stdout}"
+    );
+    assert!(!stdout.contains("== host"), "{stdout}");
 }
 
 #[test]

@@ -416,4 +416,5 @@ fn a_run_without_a_device_says_which_node_is_missing() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains(dev), "{stderr}");
+    assert!(stderr.contains("nrta doctor"), "{stderr}");
 }

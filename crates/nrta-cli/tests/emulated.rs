@@ -7,7 +7,7 @@
     reason = "a test that cannot be set up has failed"
 )]
 
-use neuron_emu::config::Identity;
+use neuron_emu::config::{DriverFault, DriverRule, Identity};
 use neuron_emu::seccomp::SpawnError;
 use neuron_emu::{Config, Emulator, Supervised};
 use nrta::neuron::abi::arch::Versions;
@@ -220,6 +220,22 @@ fn s2_the_doctor_tells_a_driver_that_is_too_new() {
         return;
     };
     assert_eq!(said.code, Some(1), "{said:?}");
+}
+
+#[test]
+fn the_doctor_tells_a_device_that_is_gone() {
+    let emulator = Emulator::start(Config {
+        driver_faults: vec![DriverRule::always(DriverFault::Removed)],
+        ..small()
+    })
+    .unwrap();
+    let Some(said) = nrta(&emulator, &["doctor", "--json"]) else {
+        return;
+    };
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let found = values(&json(&said), "device");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("ENODEV (19)"), "{found:?}");
 }
 
 #[test]

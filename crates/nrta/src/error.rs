@@ -46,7 +46,7 @@ pub enum Error {
     },
     /// There is no such device in this build.
     #[error(
-        "the backend {backend} is not compiled in: the feature `{backend}` of this crate has it"
+        "the backend {backend} is not compiled in: the feature `{backend}` of the crate nrta has it"
     )]
     Backend {
         /// What was asked for.

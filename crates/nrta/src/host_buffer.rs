@@ -116,7 +116,8 @@ impl Core {
     /// It can be used with every core of the runtime.
     ///
     /// # Errors
-    /// [`Error::Device`] when memory is exhausted, [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Device`] when memory is exhausted, [`Error::Closed`], [`Error::Forked`]. Over the kernel driver a buffer is one
+    /// piece of the kernel's memory: without an IOMMU there is typically none above 4 MiB (`driver.md` section 8).
     pub fn host_buffer(&self, bytes: u64) -> Result<HostBuffer, Error> {
         let runtime = self.runtime();
         runtime.check_open()?;

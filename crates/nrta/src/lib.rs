@@ -136,8 +136,8 @@ pub mod watch;
 pub mod device {
     pub use xu_device::region::OutOfRange;
     pub use xu_device::{
-        Clock, Device, DeviceAddr, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, SemIndex,
-        Shape,
+        Clock, Device, DeviceAddr, DeviceError, DmaQueue, Head, MemoryErrors, MemoryUse, Place,
+        SemIndex, Shape,
     };
 }
 

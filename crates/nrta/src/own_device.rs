@@ -168,7 +168,7 @@ mod tests {
         assert!(matches!(&error, Error::Backend { backend: missing } if *missing == backend));
         assert_eq!(
             error.to_string(),
-            "the backend simulated is not compiled in: the feature `simulated` of this crate has it"
+            "the backend simulated is not compiled in: the feature `simulated` of the crate nrta has it"
         );
     }
 }

@@ -106,11 +106,12 @@ pub trait Device: Send + Sync + fmt::Debug {
         bytes: u64,
     ) -> Result<DeviceAddr, DeviceError>;
 
-    /// Tells the device that records before byte offset `head` have been read.
+    /// Tells the device how far queues of a core have been read: together, since it can be a system call.
     ///
     /// # Errors
-    /// [`DeviceError::BadArgument`] when `head` is not a record boundary inside the ring.
-    fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError>;
+    /// [`DeviceError::BadArgument`] when a head is not a record boundary inside the ring of a queue that is open. Those before
+    /// it may have been told.
+    fn acknowledge(&self, tpb: TpbIndex, heads: &[Head]) -> Result<(), DeviceError>;
 
     /// Byte offset from the start of a notification ring at which the device will write next: its tail register.
     ///
@@ -203,6 +204,23 @@ pub struct DmaQueue {
     pub tpb: TpbIndex,
     /// The queue of that core: see [`crate::map`].
     pub index: u8,
+}
+
+/// How far a notification queue has been read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The queue, of a core.
+    pub nq: u8,
+    /// Byte offset in its ring: records before it have been read.
+    pub offset: u64,
+}
+
+impl Head {
+    /// The head of queue `nq`, at byte `offset`.
+    #[must_use]
+    pub const fn new(nq: u8, offset: u64) -> Self {
+        Self { nq, offset }
+    }
 }
 
 /// Uncorrectable memory errors of a core, counted by its firmware (`driver.md` section 10).

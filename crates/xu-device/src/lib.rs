@@ -77,4 +77,6 @@ pub mod transfer;
 
 pub use xu_abi::{DeviceAddr, Engine, EventIndex, SemIndex, Status, TpbIndex};
 
-pub use device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, Shape};
+pub use device::{
+    Clock, Device, DeviceError, DmaQueue, Head, MemoryErrors, MemoryUse, Place, Shape,
+};

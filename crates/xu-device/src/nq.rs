@@ -13,7 +13,7 @@
 //!   | free | read, not given back | ahead: written, unread | free ...    one slot always stays free
 //! ```
 
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, Head};
 use crate::map;
 use std::sync::Arc;
 use xu_abi::record::{RECORD_SIZE, ring_bits};
@@ -189,12 +189,23 @@ impl NqReader {
     /// # Errors
     /// As [`Device::acknowledge`].
     pub fn acknowledge(&mut self) -> Result<(), DeviceError> {
-        if self.unacknowledged > 0 {
-            self.device
-                .acknowledge(self.tpb, self.nq, u64::from(self.index) * RECORD_SIZE)?;
-            self.unacknowledged = 0;
+        if let Some(head) = self.unacknowledged() {
+            self.device.acknowledge(self.tpb, &[head])?;
+            self.acknowledged();
         }
         Ok(())
+    }
+
+    /// How far this reader has come, unless the device knows. For whoever tells it about several queues at once, and then calls
+    /// [`NqReader::acknowledged`].
+    #[must_use]
+    pub fn unacknowledged(&self) -> Option<Head> {
+        (self.unacknowledged > 0).then(|| Head::new(self.nq, u64::from(self.index) * RECORD_SIZE))
+    }
+
+    /// The device was told what [`NqReader::unacknowledged`] says.
+    pub fn acknowledged(&mut self) {
+        self.unacknowledged = 0;
     }
 
     /// Whether some record carried an overflow bit since the last call.

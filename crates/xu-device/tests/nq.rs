@@ -1,5 +1,7 @@
 //! The reader of a notification queue against a scripted device: phase, acknowledgement, overflow bits and
 //! rings whose contents are hostile.
+//!
+//! Scripted, since a test writes the ring.
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
 mod scripted;
@@ -9,8 +11,8 @@ use scripted::{Call, Scripted};
 use std::sync::Arc;
 use xu_abi::record::{RECORD_SIZE, ring_bits};
 use xu_abi::{Status, TpbIndex};
-use xu_device::DeviceError;
 use xu_device::nq::{Mode, NqError, NqReader};
+use xu_device::{DeviceError, Head};
 
 const CORE: TpbIndex = TpbIndex::new(1);
 const NQ: u8 = 6;
@@ -42,7 +44,10 @@ fn number(record: [u8; 16]) -> u64 {
 
 fn acknowledged(scripted: &Scripted) -> Vec<u64> {
     let heads = scripted.log().into_iter().filter_map(|call| match call {
-        Call::Acknowledge(CORE, NQ, head) => Some(head),
+        Call::Acknowledge(CORE, heads) => match heads[..] {
+            [Some(Head { nq: NQ, offset }), None, ..] => Some(offset),
+            _ => panic!("{heads:?}"),
+        },
         _ => None,
     });
     heads.collect()

@@ -1,4 +1,7 @@
 //! The transfer queue against a scripted device: which descriptors a chunk becomes, and how it ends.
+//!
+//! Scripted, since its log has the descriptors, and a test says when a chunk arrives; that bytes do is tested on both machines in
+//! `tests/tests/device`.
 #![allow(clippy::unwrap_used, reason = "functions of tests")]
 
 mod scripted;

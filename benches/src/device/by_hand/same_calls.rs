@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 use xu_abi::{DeviceAddr, TpbIndex};
-use xu_device::{Device, Place, map};
+use xu_device::{Device, Head, Place, map};
 
 use super::{Memory, RECORD, RECORDS};
 use crate::device::null::{Doorbell, NullDevice};
@@ -71,7 +71,10 @@ impl Memory for SameCalls {
 
     #[inline]
     fn acknowledge(&mut self, tpb: usize, nq: u8, head: u64) {
-        self.failed |= self.device.acknowledge(core(tpb), nq, head).is_err();
+        self.failed |= self
+            .device
+            .acknowledge(core(tpb), &[Head::new(nq, head)])
+            .is_err();
     }
 
     fn run_execution(&mut self, tpb: usize) {

@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use store::Store;
 use xu_abi::driver::dma::QueueState;
-use xu_abi::driver::{Arch, DmaQueueState, errno};
+use xu_abi::driver::{Arch, DmaQueueState, EngineState, errno};
 use xu_abi::{DeviceAddr, EventIndex, SemIndex, TpbIndex};
 use xu_device::map::AddressMap;
 use xu_device::simulated::{self, Backing, Injection, Machine, MachineConfig, QueueStatus};
@@ -253,6 +253,18 @@ impl Chip {
     /// Adds to the tails of a queue, Rx first, and walks. What goes wrong shows in its state.
     pub(crate) fn start_queue(&self, engine: u32, queue: u32, tx: u32, rx: u32) {
         let _ = self.machine.ports().start_queue(engine, queue, tx, rx);
+    }
+
+    /// Tells an engine what to do. Queues that have given up stay so until they are initialised again.
+    pub(crate) fn set_engine(&self, engine: u32, state: EngineState) {
+        let ports = self.machine.ports();
+        let _ = match state {
+            EngineState::Normal => ports.hold_engine(engine, false),
+            EngineState::Disable => ports.hold_engine(engine, true),
+            EngineState::Abort => ports
+                .hold_engine(engine, true)
+                .and_then(|()| ports.abort_engine(engine)),
+        };
     }
 
     /// What the registers of a queue say: Tx, then Rx.

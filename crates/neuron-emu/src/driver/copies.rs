@@ -23,7 +23,9 @@ pub(super) use program::{program_engine, program_engine_nc, program_engine_nc64}
 use super::bug::Bug;
 use super::call::{Call, Failure, Handled};
 use super::memory::{BOUNCE, Chunk};
+use super::rings;
 use crate::call::NotCopied;
+use asynchronous::QueueKey;
 use xu_abi::driver::errno::EPERM;
 use xu_abi::driver::{LARGE, MemBufCopy, MemBufCopy64, Memset, Memset64, PAGE, ZEROCOPY_STEP};
 
@@ -67,7 +69,7 @@ pub(super) fn mem_buf_zerocopy64(call: &Call<'_>) -> Handled {
     }
     let chunk = named(call, asked.mem_handle)?;
     let place = chunk.range(asked.offset, asked.size)?;
-    call.device.faults.copy()?;
+    in_time(call, QueueKey::of_core(call.device.table(), chunk.core))?;
     carry(call, &asked, place, asked.size, ZEROCOPY_STEP)?;
     Ok(())
 }
@@ -104,7 +106,7 @@ fn buffer_copy(call: &Call<'_>, asked: &MemBufCopy64) -> Handled {
             Stopped::Failed => Failure::Errno(EPERM),
         });
     }
-    call.device.faults.copy()?;
+    in_time(call, QueueKey::of_core(call.device.table(), chunk.core))?;
     carry(call, asked, place, bytes, BOUNCE)?;
     Ok(())
 }
@@ -166,7 +168,7 @@ fn carry(
 fn fill(call: &Call<'_>, asked: &Memset64) -> Handled {
     let chunk = named(call, asked.mem_handle)?;
     let place = chunk.range(asked.offset, asked.size)?;
-    call.device.faults.copy()?;
+    in_time(call, QueueKey::of_core(call.device.table(), chunk.core))?;
     // CAST: the low byte counts.
     let value = asked.value as u8;
     let bytes = dma_length(call, asked.size);
@@ -194,6 +196,15 @@ fn write(call: &Call<'_>, place: u64, bytes: u64, value: u8) -> Handled {
         done += step.len() as u64;
     }
     Ok(())
+}
+
+/// Whether a copy through a queue ends in time: not when the plan says so, and not while its engine does not run.
+fn in_time(call: &Call<'_>, queue: QueueKey) -> Handled {
+    call.device.faults.copy()?;
+    match rings::runs(call.device, queue.engine) {
+        true => Ok(()),
+        false => Err(Failure::Errno(EPERM)),
+    }
 }
 
 /// Bytes that are moved when the driver is asked for so many.

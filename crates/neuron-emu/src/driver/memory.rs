@@ -153,12 +153,22 @@ pub(super) fn mem_alloc_v2mt64(call: &Call<'_>) -> Handled {
     give_attached(call, wanted, argument.mem_handle)
 }
 
-/// MEM_FREE: of any process.
+/// MEM_FREE: of any process. Scratchpads are to go in the reverse of the order in which they came, and who does otherwise is
+/// told.
 pub(super) fn mem_free(call: &Call<'_>) -> Handled {
     let argument: MemFree = call.argument()?;
     let mut chunks = call.device.chunks.lock();
     let chunk = chunks.get(argument.mem_handle).map_err(Failure::Errno)?;
+    let later = chunks.later_scratchpad(&chunk);
     chunks.free(chunk.reference());
+    drop(chunks);
+    if let Some(later) = later {
+        let warning = format!(
+            "the scratchpad at {:#x} is freed before the one at {later:#x}, which came after it",
+            chunk.pa
+        );
+        call.device.warn(call.pid(), warning);
+    }
     Ok(())
 }
 

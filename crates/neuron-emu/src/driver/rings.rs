@@ -31,7 +31,7 @@ use xu_abi::descriptor::{RING_ALIGN, RING_GRANULE, RING_MAX_DESCRIPTORS, RING_MI
 use xu_abi::driver::errno::{E2BIG, EACCES, EINVAL, EPERM};
 use xu_abi::driver::{
     DMA_ENGINES, DmaAckCompleted, DmaQueueCopyStart, DmaQueueGetState, DmaQueueInit,
-    DmaQueueInitBatch, FETCH_QUEUE, QUEUES_PER_ENGINE,
+    DmaQueueInitBatch, EngineState, FETCH_QUEUE, QUEUES_PER_ENGINE,
 };
 
 /// Descriptors of the driver's own ring.
@@ -148,6 +148,11 @@ pub(super) fn owners(device: &Device) -> BTreeMap<u32, usize> {
     owners
 }
 
+/// Whether an engine moves what it is given.
+pub(super) fn runs(device: &Device, engine: u32) -> bool {
+    device.rings.lock().engines.runs(engine)
+}
+
 /// A core is reset: the queues of its engines have no rings.
 pub(super) fn reset(device: &Device, core: u8) {
     let table = device.table();
@@ -157,7 +162,11 @@ pub(super) fn reset(device: &Device, core: u8) {
         .queues
         .retain(|id, _| id.engine / engines_of_core != u32::from(core));
     let first = engines_of_core * u32::from(core);
-    rings.engines.reset(first..first + engines_of_core);
+    for engine in rings.engines.reset(first..first + engines_of_core) {
+        // What waited there is not moved.
+        device.chip.set_engine(engine, EngineState::Abort);
+        device.chip.set_engine(engine, EngineState::Normal);
+    }
 }
 
 /// DMA_QUEUE_INIT. A bad pointer is EACCES.

@@ -20,7 +20,7 @@ pub enum Unavailable {
     Newer,
     /// Descriptors of devices have numbers that no descriptor of this process can have.
     #[error(
-        "room for {needed} descriptors is needed: the hard limit (RLIMIT_NOFILE) is {hard}, and this process may not raise it"
+        "seccomp notification needs room for {needed} descriptors, and the hard limit of open files is {hard} (`ulimit -Hn`), which this process may not raise"
     )]
     Descriptors {
         /// Least limit that will do.

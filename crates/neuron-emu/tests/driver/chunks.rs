@@ -1,7 +1,7 @@
 //! Allocation: what is refused, where chunks lie, what they hold, how long they live.
 
 use crate::program::{BUFFER, NOWHERE, emulator};
-use crate::user::{DEVICE, HOST, User, pattern, traps};
+use crate::user::{DEVICE, HOST, User, pattern, traps, warnings};
 use neuron_emu::config::{DriverFault, DriverRule};
 use xu_abi::driver::errno::{Answer, EACCES, EINVAL, EIO, ENOMEM};
 use xu_abi::driver::ioctl::{MEM_ALLOC, MEM_ALLOC_V2, MEM_ALLOC_V2MT, MEM_ALLOC_V2MT64};
@@ -284,6 +284,35 @@ fn host_memory_of_the_reserve_pool_holds_old_bytes() {
         assert_eq!(user.host(4096), host);
         assert_eq!(user.read(host, 0, 16), [expected; 16]);
     }
+}
+
+#[test]
+fn a_scratchpad_that_goes_before_a_later_one_is_told() {
+    let emulator = emulator(|_| ());
+    let user = User::new(&emulator, 1);
+    let pieces: Vec<_> = (0..4).map(|_| user.allocate(SCRATCHPAD)).collect();
+    let of_other_hbm = user.allocate(MemAllocV2MemType64 {
+        dram_channel: 1,
+        ..SCRATCHPAD
+    });
+    let ordinary = user.device(4096);
+    for handle in [pieces[3], of_other_hbm, ordinary, pieces[2]] {
+        assert_eq!(user.free(handle), Answer::Done);
+        assert!(warnings(&emulator).is_empty(), "in order");
+    }
+    let [first, second] = [pieces[0], pieces[1]].map(|handle| user.pa(handle));
+    assert_eq!(user.free(pieces[0]), Answer::Done);
+    let told = warnings(&emulator);
+    assert!(
+        told.len() == 1
+            && told[0].contains(&format!("{first:#x}"))
+            && told[0].contains(&format!("{second:#x}")),
+        "{told:?}"
+    );
+    // Of a process that goes the driver frees what is left itself.
+    user.allocate(SCRATCHPAD);
+    emulator.exited(1);
+    assert_eq!(warnings(&emulator).len(), 1);
 }
 
 #[test]

@@ -19,10 +19,10 @@ use zerocopy::IntoBytes;
 
 const SECOND: u64 = BUFFER + 0x1_0000;
 /// A queue of core 1 that nothing else uses.
-const ENGINE: u32 = 20;
-const QUEUE: u32 = 3;
+pub(crate) const ENGINE: u32 = 20;
+pub(crate) const QUEUE: u32 = 3;
 
-fn init(user: &User<'_>, tx: u64, rx: u64) -> DmaQueueInit {
+pub(crate) fn init(user: &User<'_>, tx: u64, rx: u64) -> DmaQueueInit {
     let init = DmaQueueInit {
         eng_id: ENGINE,
         qid: QUEUE,
@@ -36,7 +36,7 @@ fn init(user: &User<'_>, tx: u64, rx: u64) -> DmaQueueInit {
     init
 }
 
-fn start(user: &User<'_>, tx_desc_count: u32, rx_desc_count: u32) -> Answer {
+pub(crate) fn start(user: &User<'_>, tx_desc_count: u32, rx_desc_count: u32) -> Answer {
     let (eng_id, qid) = (ENGINE, QUEUE);
     let mut start = DmaQueueCopyStart {
         eng_id,
@@ -47,7 +47,7 @@ fn start(user: &User<'_>, tx_desc_count: u32, rx_desc_count: u32) -> Answer {
     user.call(&DMA_QUEUE_COPY_START, &mut start)
 }
 
-fn state(user: &User<'_>, eng_id: u32, qid: u32) -> Result<[DmaQueueState; 2], Answer> {
+pub(crate) fn state(user: &User<'_>, eng_id: u32, qid: u32) -> Result<[DmaQueueState; 2], Answer> {
     for address in [BUFFER, SECOND] {
         user.program.put(address, &[0; DmaQueueState::ABI.size]);
     }
@@ -66,7 +66,7 @@ fn state(user: &User<'_>, eng_id: u32, qid: u32) -> Result<[DmaQueueState; 2], A
 }
 
 /// Puts descriptors into a ring.
-fn fill(
+pub(crate) fn fill(
     user: &User<'_>,
     mem_handle: u64,
     offset: u64,
@@ -85,7 +85,7 @@ fn fill(
     user.call(&DMA_COPY_DESCRIPTORS64, &mut copy)
 }
 
-fn pair(from: u64, to: u64, bytes: u32, ring_id: RingId) -> CopyPair {
+pub(crate) fn pair(from: u64, to: u64, bytes: u32, ring_id: RingId) -> CopyPair {
     let (from, to) = (DeviceAddr::new(from), DeviceAddr::new(to));
     CopyPair::new(from, to, bytes, ring_id).unwrap()
 }

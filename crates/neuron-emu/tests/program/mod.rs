@@ -154,6 +154,13 @@ fn play() {
             assert_eq!(answer, Answer::Errno(libc::EIO));
             exit(0);
         }
+        Ok("bad-pointer") => {
+            let node = open("/dev/neuron0", OFlag::O_RDWR).unwrap();
+            Errno::set_raw(libc::EXDEV);
+            let answer = ioctl_with_pointer(&node, table::COMPATIBLE_VERSION.request(), 8);
+            assert_eq!((answer, Errno::last()), (Answer::Positive(8), Errno::EXDEV));
+            exit(0);
+        }
         Ok("list") => {
             let names = std::fs::read_dir("/dev").unwrap();
             let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());

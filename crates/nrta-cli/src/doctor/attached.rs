@@ -30,11 +30,14 @@ pub(super) fn examine(host: &Host, devices: &[Reached], findings: &mut Vec<Findi
                 }
             }
             Err(error) => {
-                let remedy = match error {
-                    DriverError::Open { errno, .. } => remedy_of_open(errno),
-                    _ => "`dmesg | grep -i neuron` says what the driver thinks",
+                let (value, remedy) = match error {
+                    DriverError::Open { errno, .. } => (error.to_string(), remedy_of_open(errno)),
+                    _ => (
+                        format!("neuron{index}: {error}"),
+                        "`dmesg | grep -i neuron` says what the driver thinks",
+                    ),
                 };
-                let value = format!("neuron{index}: {error}");
+                let remedy = remedy.replace("neuronN", &format!("neuron{index}"));
                 findings.push(Finding::problem("attach", value, remedy));
             }
         }

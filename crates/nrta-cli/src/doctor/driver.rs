@@ -8,8 +8,8 @@
 use super::finding::Finding;
 use super::host::{Host, size};
 use super::nodes::remedy_of_open;
-use nrta::neuron::abi::{Arch, Features};
-use nrta::neuron::{Claims, DriverError, Identity, discovery};
+use nrta::neuron::abi::{Arch, Features, errno};
+use nrta::neuron::{Claims, DriverError, Identity, Severity};
 use std::sync::Arc;
 
 /// A device whose driver has answered.
@@ -46,20 +46,21 @@ pub(super) fn examine(host: &Host, devices: &[u32], findings: &mut Vec<Finding>)
                     identity,
                 });
             }
-            Err(error) => findings.push(unreached(host, *index, &error)),
+            Err(error) => findings.push(unreached(*index, &error)),
         }
     }
     reached
 }
 
-fn unreached(host: &Host, index: u32, error: &DriverError) -> Finding {
+fn unreached(index: u32, error: &DriverError) -> Finding {
     let value = format!("neuron{index}: {error}");
     match error {
         DriverError::Open { errno, .. } => {
-            let path = discovery::node(&host.dev, index);
             let remedy = remedy_of_open(*errno).replace("neuronN", &format!("neuron{index}"));
-            let value = format!("{} cannot be opened: {error}", path.display());
-            Finding::problem("open", value, remedy)
+            Finding::problem("open", error.to_string(), remedy)
+        }
+        _ if error.severity() == Severity::Device => {
+            Finding::problem("device", value, remedy_of_open(errno::ENODEV))
         }
         DriverError::Version { .. } => Finding::problem(
             "interface version",

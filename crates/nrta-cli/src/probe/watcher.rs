@@ -3,7 +3,9 @@
 //! Used by [`super::execution`]. It hands every call on, and asks for a tail at each acknowledge.
 
 use super::report::Report;
-use nrta::device::{Clock, DeviceAddr, DmaQueue, MemoryErrors, MemoryUse, Place, SemIndex, Shape};
+use nrta::device::{
+    Clock, DeviceAddr, DmaQueue, Head, MemoryErrors, MemoryUse, Place, SemIndex, Shape,
+};
 use nrta::neuron::NeuronDevice;
 use nrta::neuron::abi::unverified::{NQ_FIRST_PHASE, NQ_OF_FIRST_ENGINE};
 use nrta::{Device, DeviceError, TpbIndex};
@@ -233,9 +235,12 @@ impl Device for Watcher {
         Ok(base)
     }
 
-    fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError> {
-        self.device.acknowledge(tpb, nq, head)?;
-        if self.is_watched(tpb, nq) {
+    fn acknowledge(&self, tpb: TpbIndex, heads: &[Head]) -> Result<(), DeviceError> {
+        self.device.acknowledge(tpb, heads)?;
+        for &Head { nq, offset: head } in heads {
+            if !self.is_watched(tpb, nq) {
+                continue;
+            }
             let tail = self.device.notification_tail(tpb, nq)?;
             let mut seen = self.seen();
             // The size is a power of two.

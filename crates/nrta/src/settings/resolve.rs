@@ -46,7 +46,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Config`] or [`Error::Variable`] for a value that is not allowed, or does not fit the others;
-    /// [`Error::Backend`].
+    /// [`Error::Backend`]; with the real driver [`Error::Driver`], as the first node is opened and asked what the host has.
     pub fn settings(&self) -> Result<Settings, Error> {
         let backend = self.backend.or(Backend::default());
         let device_directory = self.device_directory.or("/dev".into());

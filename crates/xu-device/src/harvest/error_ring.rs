@@ -93,9 +93,9 @@ impl ErrorRing {
         Ok(())
     }
 
-    /// Gives back what was read.
-    pub(super) fn acknowledge(&mut self) -> Result<(), DeviceError> {
-        self.reader.acknowledge()
+    /// For giving back what was read.
+    pub(super) fn reader(&mut self) -> &mut NqReader {
+        &mut self.reader
     }
 
     fn next(&mut self) -> Result<Option<ErrorRecord>, Fault> {

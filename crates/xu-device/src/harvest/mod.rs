@@ -260,7 +260,7 @@ impl Harvester {
         if read == 0 {
             // The next step may be long in coming.
             for core in &mut self.cores {
-                core.acknowledge()?;
+                core.acknowledge(self.device.as_ref())?;
             }
         }
         self.judge_deadline(elapsed(since_ns, now_ns), read)?;

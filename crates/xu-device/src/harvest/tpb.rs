@@ -8,7 +8,7 @@ use super::matcher::{Effect, EngineState, Mismatch, match_record};
 use super::observer::Observer;
 use super::report::{Reason, Stamps, earliest};
 use super::verdict::{Fault, Verdict, error_status, memory_status};
-use crate::device::{Device, DeviceError, MemoryErrors};
+use crate::device::{Device, DeviceError, Head, MemoryErrors};
 use crate::map;
 use crate::nq::{Mode, NqReader};
 use core::time::Duration;
@@ -20,6 +20,9 @@ use xu_abi::{Engine, Status, StatusRecord, TpbIndex};
 pub(super) const SWEEP: u32 = 16;
 /// Records of each status ring. An engine posts few per execution, and they are read as they come.
 pub(super) const NQ_ENTRIES: u32 = 256;
+
+/// Five status rings and one of errors.
+const RINGS: usize = 6;
 
 /// One core of a harvester.
 #[derive(Debug)]
@@ -226,12 +229,28 @@ impl Core {
         Ok(SWEEP)
     }
 
-    /// Gives back what was read of every ring.
-    pub(super) fn acknowledge(&mut self) -> Result<(), DeviceError> {
-        for queue in &mut self.status {
-            queue.acknowledge()?;
+    /// Gives back what was read of every ring, in one call.
+    pub(super) fn acknowledge(&mut self, device: &dyn Device) -> Result<(), DeviceError> {
+        let mut heads = [Head::default(); RINGS];
+        let mut told = 0;
+        for (place, head) in heads
+            .iter_mut()
+            .zip(self.readers().filter_map(|reader| reader.unacknowledged()))
+        {
+            *place = head;
+            told += 1;
         }
-        self.errors.acknowledge()
+        if told == 0 {
+            return Ok(());
+        }
+        // PANIC: as many as there are places, at most.
+        device.acknowledge(self.tpb, &heads[..told])?;
+        self.readers().for_each(NqReader::acknowledged);
+        Ok(())
+    }
+
+    fn readers(&mut self) -> impl Iterator<Item = &mut NqReader> {
+        self.status.iter_mut().chain([self.errors.reader()])
     }
 
     /// Why this core is late. A missing END means either a slow device or a lost record: the cause register tells.

@@ -52,7 +52,7 @@ pub enum DriverError {
         value: u64,
     },
     /// A node could not be opened.
-    #[error("{}: {}", path.display(), refused(*errno))]
+    #[error("{} cannot be opened, {}: {}", path.display(), named(*errno), why_not_opened(*errno))]
     Open {
         /// The node, or the directory of nodes.
         path: PathBuf,
@@ -199,18 +199,21 @@ fn said(answer: Answer) -> String {
     }
 }
 
-/// What an open was refused for: the kernel says it, too, when there is no descriptor left.
-fn refused(errno: i32) -> String {
+/// What an error number of open says to who has not read the driver. The kernel says some of them itself.
+fn why_not_opened(errno: i32) -> &'static str {
     match errno {
-        errno::EMFILE => format!(
-            "this process has no descriptor left, {}: close some, or raise the limit (RLIMIT_NOFILE, `ulimit -n`)",
-            named(errno)
-        ),
-        errno::ENFILE => format!(
-            "the system has no descriptor left, {}: raise the limit (fs.file-max)",
-            named(errno)
-        ),
-        errno => said(Answer::Errno(errno)),
+        errno::ENOENT => {
+            "there is no such node: no Neuron device, or its kernel module is not loaded"
+        }
+        errno::EACCES | errno::EPERM => "this user may not",
+        errno::ENXIO | errno::ENODEV => "the driver has no device behind it, or not any more",
+        errno::EINVAL => "a reset of the device has failed before",
+        errno::EBUSY => "as many processes are attached to the device as it takes",
+        errno::EMFILE => {
+            "this process has no descriptor left: close some, or raise the limit (RLIMIT_NOFILE, `ulimit -n`)"
+        }
+        errno::ENFILE => "the system has no descriptor left: raise the limit (fs.file-max)",
+        _ => "the driver refused",
     }
 }
 

@@ -6,7 +6,9 @@
 use super::clock::Time;
 use super::heap::Holder;
 use super::machine::Machine;
-use crate::device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, Shape};
+use crate::device::{
+    Clock, Device, DeviceError, DmaQueue, Head, MemoryErrors, MemoryUse, Place, Shape,
+};
 use crate::map;
 use core::time::Duration;
 use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
@@ -114,9 +116,13 @@ impl Device for Machine {
         queues.open(&self.hardware.bus.memory, nq, bytes)
     }
 
-    fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError> {
+    fn acknowledge(&self, tpb: TpbIndex, heads: &[Head]) -> Result<(), DeviceError> {
         let core = self.hardware.alive_tpb(tpb)?;
-        core.with_notifications(|queues| queues.acknowledge(&self.hardware.bus.memory, nq, head))
+        let memory = &self.hardware.bus.memory;
+        core.with_notifications(|queues| {
+            let mut heads = heads.iter();
+            heads.try_for_each(|head| queues.acknowledge(memory, head.nq, head.offset))
+        })
     }
 
     fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {

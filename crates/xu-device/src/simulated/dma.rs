@@ -23,6 +23,8 @@ use xu_abi::descriptor::{
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     rings: Option<Rings>,
+    /// Its engine is stopped: nothing moves, though it takes what it is given.
+    held: bool,
     /// Bytes on their way from source to destination.
     passing: Vec<u8>,
 }
@@ -156,11 +158,11 @@ impl Queue {
     }
 
     /// Adds to the tails and walks all pairs that are complete at once. Sources that are left without a destination
-    /// abort, and so does a stale descriptor on the way.
+    /// abort, and so does a stale descriptor on the way. One whose engine is stopped walks when that runs again.
     pub(super) fn walk(&mut self, bus: &Bus, tx: u32, rx: u32) {
         self.start(tx, rx, 0);
         while self.advance(bus, Costs::FREE, u64::MAX) == Progress::Again {}
-        if self.rings.as_ref().is_some_and(Rings::tx_is_ahead) {
+        if !self.held && self.rings.as_ref().is_some_and(Rings::tx_is_ahead) {
             self.abort();
         }
     }
@@ -196,10 +198,21 @@ impl Queue {
         })
     }
 
+    /// Has its engine stop, or run again: then what was started meanwhile is still to be walked.
+    pub(super) fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Whether it would walk if its engine ran.
+    pub(super) fn is_held(&self) -> bool {
+        let runs = |rings: &Rings| rings.status == QueueStatus::Running;
+        self.held && self.rings.as_ref().is_some_and(runs)
+    }
+
     /// When the next pair that was started can be walked; `None` when there is none.
     pub(super) fn due(&self) -> Option<u64> {
         let rings = self.rings.as_ref()?;
-        let walks = rings.status == QueueStatus::Running && rings.pairs() > 0;
+        let walks = !self.held && rings.status == QueueStatus::Running && rings.pairs() > 0;
         walks.then_some(rings.not_before)
     }
 

@@ -16,7 +16,7 @@ use crate::device::{DeviceError, DmaQueue};
 use crate::map::{self, AddressMap};
 use core::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use xu_abi::{SemIndex, TpbIndex};
 
@@ -35,6 +35,8 @@ pub(super) struct Hardware {
     pub(super) injector: Injector,
     /// Those that belong to no core: there once they are initialised.
     pub(super) other_queues: Mutex<OtherQueues>,
+    /// DMA engines that are stopped.
+    pub(super) held_engines: Mutex<BTreeSet<u32>>,
     /// Whether the device has gone. Relaxed: nothing else is read because of it.
     lost: AtomicBool,
 }
@@ -55,6 +57,7 @@ impl Hardware {
             rendezvous: Rendezvous::default(),
             injector: Injector::new(config.faults.clone(), config.seed, config.tpbs),
             other_queues: Mutex::default(),
+            held_engines: Mutex::default(),
             lost: AtomicBool::new(false),
         }
     }

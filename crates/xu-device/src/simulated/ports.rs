@@ -13,6 +13,7 @@
 //! DMA queues are those of a chip: [`map::engine_of`] says which four of each core the machine
 //! uses. All others are there when they are first initialised, and are walked in the call that starts them.
 
+use super::clock::HostClock;
 use super::dma::Queue;
 use super::injector::Doorbell;
 use super::machine::Machine;
@@ -140,7 +141,10 @@ impl Ports<'_> {
                         .entry((engine, queue))
                         .or_default(),
                 );
-                opened.lock().program(tx, rx);
+                let held = hardware.held_engines.lock().contains(&engine);
+                let mut opened = opened.lock();
+                opened.hold(held);
+                opened.program(tx, rx);
                 Ok(())
             }
         }
@@ -188,6 +192,61 @@ impl Ports<'_> {
             None => self
                 .other(engine, queue)
                 .map_or_else(Default::default, |of| of.lock().registers(None)),
+        }
+    }
+
+    /// Stops an engine: none of its queues moves anything, though they take what they are given. Or has it run again, and
+    /// move that.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    pub fn hold_engine(self, engine: u32, held: bool) -> Result<(), DeviceError> {
+        let hardware = &self.0.hardware;
+        hardware.check_alive()?;
+        let mut engines = hardware.held_engines.lock();
+        if held {
+            engines.insert(engine);
+        } else {
+            engines.remove(&engine);
+        }
+        drop(engines);
+        self.for_each_queue(engine, |queue| {
+            queue.hold(held);
+            if matches!(hardware.host_clock, HostClock::Real) {
+                queue.walk(&hardware.bus, 0, 0);
+            }
+        });
+        Ok(())
+    }
+
+    /// Has the queues of an engine give up what they do: each moves nothing until it is initialised again.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    pub fn abort_engine(self, engine: u32) -> Result<(), DeviceError> {
+        self.0.hardware.check_alive()?;
+        self.for_each_queue(engine, Queue::abort);
+        Ok(())
+    }
+
+    /// Changes the queues of an engine. Cores whose requests one of them brings look at it again.
+    fn for_each_queue(self, engine: u32, change: impl Fn(&mut Queue)) {
+        let hardware = &self.0.hardware;
+        for core in hardware.tpbs.iter() {
+            let tpb = core.index;
+            for (index, queue) in (0..).zip(&core.dma) {
+                if map::engine_of(DmaQueue { tpb, index }).0 == engine {
+                    change(&mut queue.lock());
+                    core.nudge();
+                }
+            }
+        }
+        let others = hardware.other_queues.lock();
+        let of_engine = others.iter().filter(|((of, _), _)| *of == engine);
+        let queues: Vec<_> = of_engine.map(|(_, queue)| Arc::clone(queue)).collect();
+        drop(others);
+        for queue in queues {
+            change(&mut queue.lock());
         }
     }
 

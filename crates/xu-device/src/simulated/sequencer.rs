@@ -19,6 +19,7 @@ use super::records::Core;
 use super::rendezvous::Standing;
 use super::tpb::Tpb;
 use crate::host_time::host_ns;
+use crate::map;
 use core::time::Duration;
 use std::time::Instant;
 use xu_abi::TpbIndex;
@@ -158,6 +159,10 @@ impl Sequencer {
 
     fn receive(&mut self, core: Core<'_>) -> Progress {
         let Core { hardware, tpb } = core;
+        if tpb.dma[usize::from(map::MODEL_EXEC_QUEUE)].lock().is_held() {
+            // Whoever has the engine run again has this one look again.
+            return Progress::Asleep;
+        }
         let received = match self.walk.step(&hardware.bus, tpb) {
             Ok(None) => return self.rest(core),
             Ok(Some(bytes)) if !self.walk.is_complete() => {

@@ -1,18 +1,18 @@
-//! Ranks that fail, give up or go away: nobody waits for them for ever.
+//! Ranks whose chunk cannot be posted, or does not arrive: nobody waits for them for ever.
+//!
+//! On a scripted device, which fails at a chosen call and keeps a chunk on its way; ranks that fail, give up or go away on a machine are in
+//! `tests/tests/device`.
 
 use crate::scripted::{Call, Scripted};
-use crate::support::{Bench, LIMIT, Random, Tensor};
+use crate::support::{Bench, LIMIT, Tensor};
 use std::sync::Arc;
-use xu_abi::{Status, TpbIndex};
-use xu_device::collectives::{
-    Collective, CollectiveError, Communicator, Loss, Lost, Plan, Progress,
-};
+use xu_abi::Status;
+use xu_device::collectives::{Collective, Communicator, Loss, Lost, Plan, Progress};
 use xu_device::elementwise::{Dtype, ReduceOp};
 use xu_device::tensor_op::OperationError;
-use xu_device::{DeviceError, DmaQueue, map};
+use xu_device::{DeviceError, map};
 
 const ADD: Collective = Collective::AllReduce(ReduceOp::Add);
-const RANKS: usize = 3;
 
 fn begin_all(bench: &mut Bench, tensors: &[Tensor]) {
     for (rank, tensor) in tensors.iter().enumerate() {
@@ -24,163 +24,6 @@ fn begin_all(bench: &mut Bench, tensors: &[Tensor]) {
 fn plan(bench: &Bench, rank: usize, tensor: &Tensor) -> Plan {
     let all = [tensor.region()];
     bench.plan(rank, ADD, Dtype::Uint8, &all, &all).unwrap()
-}
-
-fn lost(rank: u32, loss: Loss) -> Progress {
-    Progress::Fatal(CollectiveError::Lost(Lost { rank, loss }))
-}
-
-/// Steps some ranks until each has an outcome.
-fn settle(bench: &mut Bench, ranks: &[usize]) -> Vec<Progress> {
-    let mut outcome = |rank: usize| {
-        (0..1_000)
-            .map(|_| bench.dmas[rank].step(0))
-            .find(|progress| *progress != Progress::Continue)
-    };
-    // Round after round, since they may depend on each other.
-    ranks
-        .iter()
-        .map(|rank| outcome(*rank).expect("waits for ever"))
-        .collect()
-}
-
-#[test]
-fn the_others_learn_of_a_rank_that_gave_up_at_whatever_moment() {
-    for moment in 0..20 {
-        let mut bench = Bench::open(RANKS as u32);
-        let tensors: Vec<_> = (0..RANKS)
-            .map(|rank| bench.tensor(rank, &[1; 100]))
-            .collect();
-        begin_all(&mut bench, &tensors);
-        let mut random = Random(moment);
-        for _ in 0..moment {
-            let _ = bench.dmas[random.below(RANKS)].step(0);
-        }
-        // One step more, to be in the middle of it: rank 1 cannot be done without the others.
-        if bench.dmas[1].step(0) == Progress::Done {
-            continue;
-        }
-        let leftover = bench.dmas[1].end();
-        assert!(
-            leftover.is_none(),
-            "no chunk is on its way on this machine after a step"
-        );
-        let outcomes = settle(&mut bench, &[0, 2]);
-        assert_eq!(
-            outcomes,
-            vec![lost(1, Loss::GaveUp); 2],
-            "after {moment} steps"
-        );
-        let CollectiveError::Lost(lost) = CollectiveError::from(bench.communicator.lost().unwrap())
-        else {
-            panic!("another error");
-        };
-        assert_eq!(
-            CollectiveError::Lost(lost).status(),
-            Status::EXEC_HW_ERR_COLLECTIVES
-        );
-    }
-}
-
-#[test]
-fn a_queue_that_is_dropped_in_the_middle_and_a_rank_that_leaves_are_losses() {
-    let tensors = |bench: &Bench| -> Vec<Tensor> {
-        (0..RANKS)
-            .map(|rank| bench.tensor(rank, &[1; 100]))
-            .collect()
-    };
-    // The queue goes, with the plan under way.
-    let mut bench = Bench::open(RANKS as u32);
-    let held = tensors(&bench);
-    begin_all(&mut bench, &held);
-    let _ = bench.dmas[2].step(0);
-    drop(bench.dmas.pop());
-    assert_eq!(settle(&mut bench, &[0, 1]), vec![lost(2, Loss::GaveUp); 2]);
-    // The rank goes, before it has brought a plan.
-    let mut bench = Bench::open(RANKS as u32);
-    let held = tensors(&bench);
-    for rank in [0, 1] {
-        let plan = plan(&bench, rank, &held[rank]);
-        bench.begin(rank, plan);
-    }
-    assert_eq!(bench.dmas[0].step(0), Progress::Continue);
-    drop(bench.ranks.pop());
-    assert_eq!(settle(&mut bench, &[0, 1]), vec![lost(2, Loss::Left); 2]);
-    // The plan of a unit that has ended is abandoned.
-    let mut bench = Bench::open(2);
-    let held = [bench.tensor(0, &[1; 8]), bench.tensor(1, &[1; 8])];
-    let (first, second) = (plan(&bench, 0, &held[0]), plan(&bench, 1, &held[1]));
-    bench.begin(0, first);
-    second.abandon(Status::EXEC_UNIT_UNRECOVERABLE);
-    assert_eq!(
-        settle(&mut bench, &[0]),
-        [lost(1, Loss::Failed(Status::EXEC_UNIT_UNRECOVERABLE))]
-    );
-}
-
-#[test]
-fn a_loss_is_noticed_in_the_middle_of_the_work_and_not_only_at_its_end() {
-    let mut bench = Bench::open(2);
-    let bytes = vec![1; 600 << 10];
-    let tensors = [bench.tensor(0, &bytes), bench.tensor(1, &bytes)];
-    // Three tensors each: three reductions, of which the first has many chunks.
-    for (rank, tensor) in tensors.iter().enumerate() {
-        let parts = [0, 200 << 10, 400 << 10].map(|offset| tensor.part(offset, 200 << 10));
-        let plan = bench.plan(rank, ADD, Dtype::Uint8, &parts, &parts);
-        bench.begin(rank, plan.unwrap());
-    }
-    for rank in [0, 1, 0] {
-        assert_eq!(bench.dmas[rank].step(0), Progress::Continue);
-    }
-    assert!(bench.dmas[1].end().is_none());
-    assert_eq!(settle(&mut bench, &[0]), [lost(1, Loss::GaveUp)]);
-    // The last reduction of rank 0 was never made.
-    let third = tensors[0].bytes().split_off(400 << 10);
-    assert!(third.iter().all(|byte| *byte == 1));
-}
-
-#[test]
-fn a_seat_that_nobody_can_take_any_more_is_a_loss() {
-    let mut bench = Bench::open(1);
-    let communicator = Communicator::new(2, 1_000).unwrap();
-    bench.ranks[0] = communicator.join(0).unwrap();
-    let tensor = bench.tensor(0, &[1; 8]);
-    let plan = plan(&bench, 0, &tensor);
-    bench.begin(0, plan);
-    assert_eq!(bench.dmas[0].step(0), Progress::Continue);
-    let another = communicator.clone();
-    drop(communicator);
-    assert_eq!(bench.dmas[0].step(0), Progress::Continue);
-    drop(another);
-    assert_eq!(bench.dmas[0].step(0), lost(1, Loss::NeverJoined));
-}
-
-#[test]
-fn a_plan_that_is_dropped_unused_and_a_rank_that_leaves_afterwards_are_no_loss() {
-    let mut bench = Bench::open(2);
-    let tensors = [bench.tensor(0, &[1; 8]), bench.tensor(1, &[1; 8])];
-    drop(plan(&bench, 0, &tensors[0]));
-    begin_all(&mut bench, &tensors);
-    // Rank 0 is done and leaves while rank 1 has not looked yet: it comes last to every barrier.
-    loop {
-        for _ in 0..30 {
-            assert_eq!(bench.dmas[1].step(0), Progress::Continue);
-        }
-        if bench.dmas[0].step(0) == Progress::Done {
-            break;
-        }
-    }
-    assert!(bench.dmas[0].end().is_none());
-    drop(bench.ranks.remove(0));
-    assert_eq!(
-        bench.communicator.lost(),
-        Some(Lost {
-            rank: 0,
-            loss: Loss::Left
-        })
-    );
-    assert_eq!(bench.dmas[1].step(0), Progress::Done);
-    assert_eq!(tensors[1].bytes(), [2; 8]);
 }
 
 /// Ranks on a scripted device, on which every chunk arrives at once unless a script says otherwise.
@@ -203,10 +46,6 @@ fn arrive(scripted: &Scripted) {
             _ => None,
         });
     scripted.poke(looked_at.unwrap(), &map::COMPLETION_MARKER.to_le_bytes());
-}
-
-fn queue(rank: u16) -> DmaQueue {
-    map::collectives_queue(TpbIndex::new(rank))
 }
 
 #[test]
@@ -259,33 +98,6 @@ fn d8_a_rank_whose_descriptors_fail_is_fatal_itself_and_a_loss_to_the_others() {
         assert!(bench.dmas[1].end().is_none());
         assert_eq!(bench.communicator.lost(), Some(first));
     }
-}
-
-#[test]
-fn d4_an_aborted_queue_ends_the_rank_with_its_own_status_and_the_others_with_1200() {
-    let mut bench = Bench::open(RANKS as u32);
-    let tensors: Vec<_> = (0..RANKS)
-        .map(|rank| bench.tensor(rank, &[1; 100]))
-        .collect();
-    begin_all(&mut bench, &tensors);
-    // More descriptors than were written: the queue meets a stale one and aborts.
-    bench.device.start_dma(queue(1), 1).unwrap();
-    for rank in [1, 0, 2, 0, 2, 0, 2] {
-        assert_eq!(bench.dmas[rank].step(0), Progress::Continue);
-    }
-    let own = loop {
-        match bench.dmas[1].step(0) {
-            Progress::Continue => {}
-            outcome => break outcome,
-        }
-    };
-    let Progress::Fatal(CollectiveError::Own(error)) = own else {
-        panic!("{own:?}");
-    };
-    assert_eq!(error.status(), Status::EXEC_HW_ERR_DMA_ABORT);
-    assert!(bench.dmas[1].end().is_some());
-    let loss = Loss::Failed(Status::EXEC_HW_ERR_DMA_ABORT);
-    assert_eq!(settle(&mut bench, &[0, 2]), vec![lost(1, loss); 2]);
 }
 
 #[test]
@@ -358,39 +170,4 @@ fn d6_a_rank_that_gives_up_with_a_chunk_on_its_way_is_a_loss_at_once_though_its_
         loss: Loss::GaveUp,
     };
     assert_eq!(bench.communicator.lost(), Some(given_up));
-}
-
-#[test]
-fn whoever_goes_and_whenever_every_other_rank_comes_to_an_end() {
-    for seed in 0..150 {
-        let mut random = Random(seed);
-        let ranks = 2 + random.below(4);
-        let mut bench = Bench::open(ranks as u32);
-        let tensors: Vec<_> = (0..ranks)
-            .map(|rank| bench.tensor(rank, &[1; 40]))
-            .collect();
-        begin_all(&mut bench, &tensors);
-        let mut outcomes: Vec<Option<Progress>> = vec![None; ranks];
-        let (goes, moment) = (random.below(ranks), random.below(60));
-        for step in 0..3_000 {
-            let rank = random.below(ranks);
-            if step == moment {
-                // What it has come to by then stands.
-                assert!(bench.dmas[goes].end().is_none());
-                outcomes[goes].get_or_insert(lost(goes as u32, Loss::GaveUp));
-            }
-            match bench.dmas[rank].step(0) {
-                Progress::Continue => {}
-                outcome => drop(outcomes[rank].get_or_insert(outcome)),
-            }
-        }
-        for (rank, outcome) in outcomes.into_iter().enumerate() {
-            match outcome.unwrap() {
-                Progress::Done => {
-                    assert_eq!(tensors[rank].bytes(), vec![ranks as u8; 40], "seed {seed}")
-                }
-                other => assert_eq!(other, lost(goes as u32, Loss::GaveUp), "seed {seed}"),
-            }
-        }
-    }
 }

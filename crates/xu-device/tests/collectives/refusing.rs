@@ -1,8 +1,9 @@
 //! Ranks whose own queue refuses before anything has moved: they come to the meeting all the same.
+//!
+//! On a scripted device, which refuses a chosen call.
 
 use crate::scripted::{Call, Scripted};
 use crate::support::{Bench, Tensor};
-use xu_abi::Status;
 use xu_device::DeviceError;
 use xu_device::collectives::{Collective, CollectiveError, Loss, Lost, Plan, Progress, Withdrawn};
 use xu_device::elementwise::Dtype;
@@ -127,41 +128,4 @@ fn a_refused_rank_waits_for_the_others_as_any_other_does() {
     let loss = Loss::Left;
     let lost = Lost { rank: 1, loss };
     assert_eq!(step(&scripted, &mut bench, 0), Progress::Fatal(lost.into()));
-}
-
-#[test]
-fn a_plan_that_is_dropped_after_it_was_committed_is_a_loss_and_before_it_is_none() {
-    let bench = Bench::open(2);
-    let tensor = bench.tensor(0, &[1; 8]);
-    let all = [tensor.region()];
-    let gather = Collective::AllReduce(xu_device::elementwise::ReduceOp::Add);
-    let plan = || bench.plan(0, gather, Dtype::Uint8, &all, &all).unwrap();
-    drop(plan());
-    assert_eq!(bench.communicator.lost(), None);
-    let mut committed = plan();
-    committed.commit();
-    assert_eq!(bench.communicator.lost(), None);
-    drop(committed);
-    let lost = |loss| Some(Lost { rank: 0, loss });
-    assert_eq!(bench.communicator.lost(), lost(Loss::GaveUp));
-}
-
-#[test]
-fn a_committed_plan_is_abandoned_with_its_reason_and_a_begun_one_is_no_loss() {
-    let mut bench = Bench::open(1);
-    let tensor = bench.tensor(0, &[1; 8]);
-    let plan = |bench: &Bench| {
-        let all = [tensor.region()];
-        let max = Collective::AllReduce(xu_device::elementwise::ReduceOp::Max);
-        let mut plan = bench.plan(0, max, Dtype::Uint8, &all, &all).unwrap();
-        plan.commit();
-        plan
-    };
-    let begun = plan(&bench);
-    bench.begin(0, begun);
-    assert_eq!(bench.run(1), [Progress::Done]);
-    assert_eq!(bench.communicator.lost(), None);
-    plan(&bench).abandon(Status::CLOSED);
-    let loss = Loss::Failed(Status::CLOSED);
-    assert_eq!(bench.communicator.lost(), Some(Lost { rank: 0, loss }));
 }

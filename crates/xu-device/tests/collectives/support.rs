@@ -1,4 +1,10 @@
 //! Ranks on a device, one core each, stepped one by one on one thread in an order that a seed decides.
+//!
+//! The tests on a scripted device and those on both machines, in `tests/tests/device`, have them in common.
+#![allow(
+    dead_code,
+    reason = "every test crate includes this file and uses a part of it"
+)]
 
 use std::sync::Arc;
 use xu_abi::TpbIndex;
@@ -8,7 +14,6 @@ use xu_device::collectives::{
 use xu_device::elementwise::Dtype;
 use xu_device::memory::DeviceMemory;
 use xu_device::region::Region;
-use xu_device::simulated::{Machine, MachineConfig};
 use xu_device::{Device, Place, map};
 
 /// Nanoseconds that a chunk may take.
@@ -23,16 +28,6 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn open(ranks: u32) -> Self {
-        let config = MachineConfig {
-            tpbs: ranks as u16,
-            hbm_bytes: 8 << 20,
-            host_bytes: 8 << 20,
-            ..MachineConfig::default()
-        };
-        Self::on(Machine::start(config).unwrap(), ranks)
-    }
-
     pub(crate) fn on(device: Arc<dyn Device>, ranks: u32) -> Self {
         let communicator = Communicator::new(ranks, WARN_AFTER_NS).unwrap();
         let open = |rank| {

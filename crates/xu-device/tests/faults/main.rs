@@ -1,5 +1,7 @@
 //! Faults on purpose: each execution completes once, with the status that the specification predicts.
 //!
+//! On the simulated machine alone, since it is stepped in virtual time and says which faults it has injected.
+//!
 //! | file | subject |
 //! |---|---|
 //! | `plan` | scenarios at random |

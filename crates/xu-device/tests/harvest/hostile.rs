@@ -243,8 +243,10 @@ pub(crate) fn any_ring(bytes: &[u8]) {
                 Load(at) => assert_eq!(at, here),
                 Read(at, bytes) => assert_eq!((at, bytes), (here, 16)),
                 Tail(..) => vouched = Some(tail),
-                Acknowledge(_, _, head) => {
-                    assert!(head < ring_bytes && head.is_multiple_of(RECORD_SIZE));
+                Acknowledge(_, heads) => {
+                    let inside =
+                        |offset: u64| offset < ring_bytes && offset.is_multiple_of(RECORD_SIZE);
+                    assert!(heads.iter().flatten().all(|head| inside(head.offset)));
                     acknowledged = read + 1;
                 }
                 other => panic!("{other:?}"),

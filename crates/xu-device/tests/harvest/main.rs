@@ -1,6 +1,7 @@
 //! The harvester against a scripted device: every row of the matcher table of spec `xu.md` section 6, the
 //! barrier, the deadline, the error ring, and which execution a record belongs to.
 //!
+//! Scripted, since a test posts the records, wrong ones and late ones too, that no machine would.
 //! Time is an argument of every step, so nothing here waits.
 //!
 //! | module | subject |

@@ -4,15 +4,16 @@
 //! Programs are assembled by hand, descriptors are written one by one, and records are read by their phase
 //! bit, so that a mistake in the stager or in the harvester cannot hide a mistake in the machine.
 //!
+//! What a client finds on any device, executions, transfers and wrong programs, is tested on both machines in `tests/tests/device`, with
+//! the same client. Here is what only this machine has: a plan of faults, seeds, a clock that the test turns, ports.
+//!
 //! | module | subject |
 //! |---|---|
-//! | `support` | the client |
-//! | `execution` | what executions compute, and their order |
-//! | `hanging` | executions that do not end by themselves |
-//! | `dma` | transfer queues |
-//! | `notification` | notification rings |
-//! | `faults` | wrong requests and wrong programs |
-//! | `hostile` | arguments out of range, random bytes |
+//! | `client` | the client |
+//! | `support` | machines |
+//! | `execution` | the order of what nothing else puts in order |
+//! | `notification` | notification rings that overflow |
+//! | `hostile` | arguments out of range |
 //! | `plan_records`, `plan_calls` | every fault of the plan: what it does to records, to calls and to the core |
 //! | `plan_data` | the plan as data: round trips, refusals, when rules apply |
 //! | `collectives` | cores that wait for each other |
@@ -25,12 +26,10 @@
     reason = "the client's functions are part of the tests"
 )]
 
+mod client;
 mod collectives;
-mod dma;
 mod execution;
-mod faults;
 mod foreign;
-mod hanging;
 mod hostile;
 mod notification;
 mod plan_calls;

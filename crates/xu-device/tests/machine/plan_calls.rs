@@ -1,9 +1,10 @@
 //! Faults of doorbells, DMA queues, reservations, and of the device as a whole.
 
 use crate::support::{CORE, Client, Rings, SEMAPHORE, WHOLE, at, faulty, halting, small};
+use std::sync::Arc;
 use xu_abi::{SemIndex, TpbIndex};
 use xu_device::simulated::{Fault, FaultPlan, Injection, Machine, MachineConfig, Rule, When};
-use xu_device::{Device, DeviceError, Place, map};
+use xu_device::{Device, DeviceError, Head, Place, map};
 
 const LOST: DeviceError = DeviceError::Lost;
 
@@ -129,7 +130,7 @@ fn memory_that_is_exhausted_says_what_is_free_and_where() {
 }
 
 /// Starts one transfer of 64 bytes on a queue of its own; whether the bytes arrive, and what the queue says.
-fn transfer(machine: &Machine, rings: &mut Rings) -> (bool, Result<(), DeviceError>) {
+fn transfer(machine: &Arc<Machine>, rings: &mut Rings) -> (bool, Result<(), DeviceError>) {
     let memory = machine.allocate(Place::Host, 128, 64).unwrap();
     machine.write(memory, &[7; 64]).unwrap();
     rings.copy(machine, memory, at(memory, 64), 64);
@@ -225,7 +226,7 @@ fn d4_a_device_that_goes_fails_every_call_and_can_be_dropped() {
             assert_eq!(machine.read_semaphore(CORE, semaphore), Err(LOST));
         }
         assert_eq!(machine.open_notification_queue(CORE, 4, 64), Err(LOST));
-        assert_eq!(machine.acknowledge(CORE, 4, 0), Err(LOST));
+        assert_eq!(machine.acknowledge(CORE, &[Head::new(4, 0)]), Err(LOST));
         assert_eq!(machine.notification_tail(CORE, 4), Err(LOST));
         assert_eq!(machine.overflow_latched(CORE), Err(LOST));
         assert_eq!(machine.memory_errors(CORE), Err(LOST));

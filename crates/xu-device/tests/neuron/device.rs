@@ -12,7 +12,7 @@ use xu_abi::record::{StatusRecord, Subtype};
 use xu_abi::{DeviceAddr, Engine, SemIndex, Status};
 use xu_device::metrics::{Finished, Metrics};
 use xu_device::neuron::{DriverError, Meaning, NeuronDevice, Options, survey};
-use xu_device::{Device, DeviceError, DmaQueue, MemoryErrors, Place, TpbIndex, map};
+use xu_device::{Device, DeviceError, DmaQueue, Head, MemoryErrors, Place, TpbIndex, map};
 use zerocopy::IntoBytes;
 
 pub(crate) const CORE: TpbIndex = TpbIndex::new(0);
@@ -396,20 +396,36 @@ fn d7_a_notification_queue_is_zeroed_and_empty_before_it_is_enabled() {
     let mut records = vec![0xEE; 4096];
     device.read(ring, &mut records).unwrap();
     assert!(records.iter().all(|byte| *byte == 0));
-    device.acknowledge(CORE, 4, 4080).unwrap();
+    device.acknowledge(CORE, &[Head::new(4, 4080)]).unwrap();
     assert_eq!(script.register(BAR0 + NQ_BLOCK + 4 * 0x28 + 0x10C), 4080);
     script.set_register(BAR0 + NQ_BLOCK + 4 * 0x28 + 0x110, 64);
     assert_eq!(device.notification_tail(CORE, 4), Ok(64));
     script.calls();
+    // The head before the one that cannot be stays as it was.
     for head in [4096, 8, u64::MAX] {
-        assert!(device.acknowledge(CORE, 4, head).is_err(), "{head}");
+        let refused = device.acknowledge(CORE, &[Head::new(4, 16), Head::new(4, head)]);
+        assert!(
+            matches!(refused, Err(DeviceError::BadArgument { value, .. }) if value == head),
+            "{refused:?}"
+        );
     }
+    assert_eq!(device.acknowledge(CORE, &[]), Ok(()));
     for (nq, bytes) in [(10, 4096), (255, 4096), (4, 2048), (4, 5000), (4, 1 << 32)] {
         assert!(device.open_notification_queue(CORE, nq, bytes).is_err());
     }
-    assert!(device.acknowledge(CORE, 5, 0).is_err(), "not open");
+    assert!(
+        device.acknowledge(CORE, &[Head::new(5, 0)]).is_err(),
+        "not open"
+    );
     assert!(device.notification_tail(CORE, 255).is_err());
     assert!(script.names().is_empty());
+    device.open_notification_queue(CORE, 5, 4096).unwrap();
+    script.calls();
+    let heads = [Head::new(4, 32), Head::new(5, 48)];
+    device.acknowledge(CORE, &heads).unwrap();
+    assert_eq!(script.names(), ["BAR_WRITE"]);
+    let registers = [4, 5].map(|nq| script.register(BAR0 + NQ_BLOCK + nq * 0x28 + 0x10C));
+    assert_eq!(registers, [32, 48]);
 }
 
 #[test]
@@ -541,7 +557,9 @@ fn d7_a_core_is_not_at_rest_while_an_engine_has_not_said_end_for_each_doorbell()
         let written = post(Subtype::End, true);
         assert_eq!(rests(), Ok(()), "round {round}");
         if round % 3 == 0 {
-            device.acknowledge(CORE, nq, written % 256 * 16).unwrap();
+            device
+                .acknowledge(CORE, &[Head::new(nq, written % 256 * 16)])
+                .unwrap();
             assert_eq!(rests(), Ok(()), "round {round}");
         }
     }

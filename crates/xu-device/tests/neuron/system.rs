@@ -49,6 +49,11 @@ fn d4_a_file_that_is_no_device_is_told_by_its_first_answer() {
             ..
         }
     ));
+    let text = error.to_string();
+    assert!(
+        text.contains("neuron5 cannot be opened, ENOENT (2): there is no such node"),
+        "{text}"
+    );
 }
 
 /// What `/proc` says of the descriptors that are open on a path: their flags, octal.

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use xu_abi::record::{RECORD_SIZE, ring_bits};
 use xu_abi::{DeviceAddr, SemIndex, TpbIndex};
-use xu_device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, Place, Shape, map};
+use xu_device::{Clock, Device, DeviceError, DmaQueue, Head, MemoryErrors, Place, Shape, map};
 
 /// What fresh memory holds.
 pub(crate) const CANARY: u8 = 0xC5;
@@ -25,6 +25,14 @@ pub(crate) const CLOCK: Clock = Clock {
     expected_increment: 3.0,
     actual_increment: 2.0,
 };
+
+/// The heads of one call: five rings of status and one of errors. Without the heap, since calls are counted that allocate.
+pub(crate) type Heads = [Option<Head>; 6];
+
+/// These heads in one call.
+pub(crate) fn together(heads: &[Head]) -> Heads {
+    core::array::from_fn(|index| heads.get(index).copied())
+}
 
 /// One call through the seam.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +48,7 @@ pub(crate) enum Call {
     Increment(TpbIndex, SemIndex),
     ReadSemaphore(TpbIndex, SemIndex),
     OpenNq(TpbIndex, u8, u64),
-    Acknowledge(TpbIndex, u8, u64),
+    Acknowledge(TpbIndex, Heads),
     Tail(TpbIndex, u8),
     ProbeOverflow(TpbIndex),
     MemoryErrors(TpbIndex),
@@ -398,14 +406,16 @@ impl Device for Scripted {
         Ok(base)
     }
 
-    fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError> {
-        let mut state = self.enter(Call::Acknowledge(tpb, nq, head))?;
-        let ring = state.rings.get_mut(&(tpb, nq)).unwrap();
-        assert!(head < ring.bytes && head.is_multiple_of(RECORD_SIZE));
-        // The head moves on by less than a lap, never beyond what was written.
-        let entries = ring.bytes / RECORD_SIZE;
-        let moved = (head / RECORD_SIZE + entries - ring.freed % entries) % entries;
-        ring.freed += moved;
+    fn acknowledge(&self, tpb: TpbIndex, heads: &[Head]) -> Result<(), DeviceError> {
+        let mut state = self.enter(Call::Acknowledge(tpb, together(heads)))?;
+        for head in heads {
+            let ring = state.rings.get_mut(&(tpb, head.nq)).unwrap();
+            assert!(head.offset < ring.bytes && head.offset.is_multiple_of(RECORD_SIZE));
+            // The head moves on by less than a lap, never beyond what was written.
+            let entries = ring.bytes / RECORD_SIZE;
+            let moved = (head.offset / RECORD_SIZE + entries - ring.freed % entries) % entries;
+            ring.freed += moved;
+        }
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! The stager against a scripted device: what is written, in which order, and when the doorbell rings.
 //!
+//! Scripted, since its log has every store in its order, and a test chooses the call that fails: no machine tells either.
+//!
 //! | module | subject |
 //! |---|---|
 //! | `support` | a stager, its programs, and a reading of the log |

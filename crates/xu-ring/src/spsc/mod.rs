@@ -48,7 +48,6 @@
 //! | *empty*, by pop | the byte, by push | reading of a value before the next one is written in its place |
 //! | an end goes | [`is_abandoned`](Consumer::is_abandoned) at the other | all that it did before the news that it went |
 //! | an end goes | the same, by the last to go | every use of the memory before its freeing |
-//!
 //! | an end goes | [`Inline::split`] | all that one pair of ends did before what the next one does |
 //!
 //! There is no other ordering in these ends, no read-modify-write operation in a push or pop, no fence and no `SeqCst`.

@@ -11,7 +11,7 @@
 //! for or something behind it in its queue is: a client that looks before it has waited sees old bytes.
 
 use super::between::{Copy, copy_now, queue_of};
-use super::named;
+use super::{in_time, named};
 use crate::driver::call::{Call, Failure, Handled};
 use crate::driver::device::Device;
 use std::collections::{BTreeMap, VecDeque};
@@ -33,7 +33,7 @@ pub(in crate::driver) struct Copies {
 /// A copy queue of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueKey {
-    engine: u32,
+    pub(super) engine: u32,
     queue: u32,
 }
 
@@ -206,7 +206,7 @@ fn wait(call: &Call<'_>, queue: QueueKey, slot: Slot) -> Handled {
     if !copies.has(queue, slot) {
         return Err(Failure::Errno(EINVAL));
     }
-    call.device.faults.copy().inspect_err(|_| {
+    in_time(call, queue).inspect_err(|_| {
         copies.drop_of(queue, slot);
     })?;
     copies.run_to(call.device, queue, slot).unwrap_or(Ok(()))

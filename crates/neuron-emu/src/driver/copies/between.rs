@@ -3,7 +3,7 @@
 //! Spec `driver.md` section 3. Each goes through the copy queue of a core, in order with the asynchronous ones there.
 
 use super::asynchronous::QueueKey;
-use super::{dma_length, named};
+use super::{dma_length, in_time, named};
 use crate::driver::call::{Call, Failure, Handled};
 use crate::driver::memory::Chunk;
 use xu_abi::driver::errno::EPERM;
@@ -42,7 +42,7 @@ pub(in crate::driver) fn mem_copy64(call: &Call<'_>) -> Handled {
 /// Makes a copy behind those that wait in its queue.
 pub(super) fn copy_now(call: &Call<'_>, asked: &MemCopy64) -> Handled {
     let copy = Copy::checked(call, asked)?;
-    call.device.faults.copy()?;
+    in_time(call, copy.queue)?;
     let mut copies = call.device.copies.lock();
     copies.run_queue(call.device, copy.queue);
     let copied = call.device.chip.copy(copy.from, copy.to, copy.bytes);

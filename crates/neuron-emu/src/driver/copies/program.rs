@@ -3,6 +3,8 @@
 //! Spec `driver.md` section 3. The driver adds the offset to both sides, and lets only some windows of device addresses
 //! through.
 
+use super::asynchronous::QueueKey;
+use super::in_time;
 use crate::driver::bug::Bug;
 use crate::driver::call::{Call, Failure, Handled};
 use crate::driver::memory::BOUNCE;
@@ -62,24 +64,26 @@ fn program(call: &Call<'_>, asked: &ProgramEngineNc64) -> Handled {
     if !windows(call.device.config().arch).any(is_inside) {
         return Err(Failure::Errno(ENOMEM));
     }
-    call.device.faults.copy()?;
+    in_time(call, QueueKey::of_core(call.device.table(), asked.nc_id))?;
     carry(call, asked.buffer.wrapping_add(asked.offset), to..end)
 }
 
-/// Through the driver's own memory, step by step, as only its copies reach engines.
+/// Through the driver's own memory, step by step, as only its copies reach engines. Nobody is held up while the memory of the
+/// caller is fetched, which can take its time.
 fn carry(call: &Call<'_>, mut buffer: u64, mut to: Range<u64>) -> Handled {
     let chip = &call.device.chip;
     let bounce = call.device.chunks.lock().bounce();
-    // Whoever holds it has the bounce buffer.
-    let _copies = call.device.copies.lock();
     while !to.is_empty() {
         let step = BOUNCE.min(to.end - to.start);
         // CAST: at most 64 KiB.
         let mut bytes = vec![0; step as usize];
         call.caller.read(buffer, &mut bytes)?;
+        // Whoever holds it has the bounce buffer.
+        let copies = call.device.copies.lock();
         let copied = chip
             .write(bounce, &bytes)
             .and_then(|()| chip.copy(bounce, to.start, step));
+        drop(copies);
         copied.map_err(|_| Failure::Errno(EPERM))?;
         to.start += step;
         buffer = buffer.wrapping_add(step);

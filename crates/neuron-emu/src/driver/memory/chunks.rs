@@ -169,6 +169,17 @@ impl Chunks {
         }
     }
 
+    /// Where the scratchpad lies that came last, if this is another one of the same HBM.
+    pub(super) fn later_scratchpad(&self, chunk: &Chunk) -> Option<u64> {
+        let Place::Hbm(channel) = chunk.place else {
+            return None;
+        };
+        let is_scratchpad = chunk.mem_type == MemType::ContiguousScratchpad;
+        // They grow downwards.
+        self.lowest_scratchpad(channel)
+            .filter(|lowest| is_scratchpad && *lowest < chunk.pa)
+    }
+
     fn lowest_scratchpad(&self, channel: u32) -> Option<u64> {
         self.chunks
             .values()

@@ -67,6 +67,8 @@ pub(in crate::driver) fn dma_descriptor_copyout(call: &Call<'_>) -> Handled {
         return Err(Failure::Errno(EFBIG));
     }
     ring.check_memory(call, id)?;
+    // Nobody is held up while it is written to memory of the caller, which can take its time.
+    drop(rings);
     copy_out(call, ring.spec().base, start, &argument)
 }
 

@@ -1,6 +1,14 @@
-//! What DMA engines have been told to do. It has no effect on the machine of the emulation.
+//! What DMA engines have been told to do.
 //!
 //! Spec `driver.md` section 3. Engines run from the start: the driver initialises them at reset.
+//!
+//! | state | what the queues of the engine do |
+//! |---|---|
+//! | disable | take what they are given, and move nothing until the engine runs |
+//! | normal | move what they were given meanwhile, and everything after |
+//! | abort | give up, until the engine runs and they are initialised again |
+//!
+//! Copies of the driver's own through an engine that does not run time out.
 
 use super::is_engine;
 use crate::driver::call::{Call, Failure, Handled};
@@ -21,9 +29,17 @@ pub(super) struct Engines {
 }
 
 impl Engines {
-    /// These run again.
-    pub(super) fn reset(&mut self, engines: Range<u32>) {
+    /// These run again: those of them that did not.
+    pub(super) fn reset(&mut self, engines: Range<u32>) -> Vec<u32> {
+        let stopped = engines.clone().filter(|engine| !self.runs(*engine));
+        let stopped = stopped.collect();
         self.told.retain(|engine, _| !engines.contains(engine));
+        stopped
+    }
+
+    pub(super) fn runs(&self, engine: u32) -> bool {
+        let told = self.told.get(&engine);
+        told.is_none_or(|state| *state == EngineState::Normal)
     }
 
     fn state(&self, engine: u32) -> u32 {
@@ -43,6 +59,8 @@ pub(in crate::driver) fn dma_eng_set_state(call: &Call<'_>) -> Handled {
     if let Some(state) = EngineState::from_raw(argument.state) {
         let mut rings = call.device.rings.lock();
         rings.engines.told.insert(argument.eng_id, state);
+        // Under the lock, so that the last one told is what it does.
+        call.device.chip.set_engine(argument.eng_id, state);
     }
     Ok(())
 }

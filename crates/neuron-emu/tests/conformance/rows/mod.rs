@@ -11,7 +11,7 @@ use xu_abi::driver::errno::Answer;
 use xu_abi::driver::{Ioctl, ioctl};
 
 /// A row, made twice, each time on a machine of its own.
-struct Case {
+pub(crate) struct Case {
     row: Ioctl,
     good: fn(&Node) -> Answer,
     answer: Answer,
@@ -35,9 +35,26 @@ impl Case {
             refusal,
         }
     }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.row.name
+    }
+
+    /// Makes it, and says what is wrong with the answer.
+    pub(crate) fn make(&self, node: &Node, good: bool) -> Result<(), String> {
+        let (answer, expected) = match good {
+            true => ((self.good)(node), self.answer),
+            false => ((self.bad)(node), self.refusal),
+        };
+        match answer == expected {
+            true => Ok(()),
+            false => Err(format!("{}: {answer:?}, not {expected:?}", self.row)),
+        }
+    }
 }
 
-fn cases() -> impl Iterator<Item = &'static Case> {
+/// All of them.
+pub(crate) fn cases() -> impl Iterator<Item = &'static Case> {
     devices::CASES
         .iter()
         .chain(memory::CASES)
@@ -56,12 +73,10 @@ fn every_row_is_made() {
 fn a_good_argument_is_answered_as_documented() {
     let mut wrong = Vec::new();
     for case in cases() {
-        let Some(answer) = with_node(small(), case.good) else {
+        let Some(made) = with_node(small(), |node| case.make(node, true)) else {
             return;
         };
-        if answer != case.answer {
-            wrong.push(format!("{}: {answer:?}, not {:?}", case.row, case.answer));
-        }
+        wrong.extend(made.err());
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
@@ -70,12 +85,10 @@ fn a_good_argument_is_answered_as_documented() {
 fn a_bad_argument_is_answered_as_documented() {
     let mut wrong = Vec::new();
     for case in cases() {
-        let Some(answer) = with_node(small(), case.bad) else {
+        let Some(made) = with_node(small(), |node| case.make(node, false)) else {
             return;
         };
-        if answer != case.refusal {
-            wrong.push(format!("{}: {answer:?}, not {:?}", case.row, case.refusal));
-        }
+        wrong.extend(made.err());
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -5,7 +5,9 @@
 //!
 //! | trap | what is not let through | where |
 //! |---|---|---|
+//! | 11, 15 | a second descriptor of the attachment, and one that outlives an exec | [`Node`](super::Node): no duplicate, O_CLOEXEC |
 //! | 12 | any call in a child of a fork | [`Node`](super::Node) |
+//! | 13 | marks through a descriptor that does not release them | [`Claim`](super::Claim): one write-only descriptor of the process |
 //! | 14 | freeing the chunk of a ring while its queue can be started | [`RingPair`] holds it |
 //! | 16 | starting with no Rx descriptor, or a queue that was not initialised | [`RingPair::start`], only made by an init |
 //! | 17 | DMA_ACK_COMPLETED | not there: rings of user space never need it |
@@ -19,6 +21,9 @@
 //! | 27 | mapping a chunk that ends an HBM | [`super::Chunk::map`] |
 //! | 28 | types and indices of notification queues that alias others | [`NqSpec`] |
 //! | 29 | the bitmap of dynamic metrics | [`super::Datastore`] |
+//!
+//! Trap 30, a process that resets the core of another, no wrapper can prevent: whoever claims first is in the right. Trap 31,
+//! slots of asynchronous copies that all of a core share, is not met: copies here are waited for in the call.
 
 mod copying;
 mod cores;

@@ -9,6 +9,7 @@
 //!   counted  ---------|- - - - - - -|              always; when asked
 //! ```
 
+use crate::device::DeviceError;
 use crate::map;
 use crate::neuron::NqRing;
 use core::sync::atomic::Ordering;
@@ -47,6 +48,23 @@ impl OpenQueue {
         rung.saturating_sub(self.rung)
     }
 
+    /// A byte offset, if a head can be there.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadArgument`].
+    pub(super) fn checked_head(&self, offset: u64) -> Result<u32, DeviceError> {
+        match u32::try_from(offset) {
+            Ok(head) if head < self.ring.spec().bytes && offset.is_multiple_of(RECORD_SIZE) => {
+                Ok(head)
+            }
+            _ => Err(DeviceError::BadArgument {
+                what: "head of a notification queue",
+                value: offset,
+                allowed: "a record boundary inside the ring",
+            }),
+        }
+    }
+
     /// The space before byte `head` is being returned.
     pub(super) fn advance(&mut self, head: u32) {
         let records = self.ahead(head);
@@ -55,8 +73,15 @@ impl OpenQueue {
     }
 
     /// How many END there are before byte `tail`.
+    ///
+    /// Where the tail is at the head, the ring is empty or, with a device that keeps no place free, full to the last record:
+    /// then the first one has the phase of this lap.
     pub(super) fn ended_before(&self, tail: u32) -> u64 {
-        self.ended + self.count(self.ahead(tail))
+        let records = match self.ahead(tail) {
+            0 if self.has_arrived(self.returned) => self.records(),
+            records => records,
+        };
+        self.ended + self.count(records)
     }
 
     /// Records from the head to a byte offset. One that is not in the ring is taken for one that is.
@@ -78,18 +103,22 @@ impl OpenQueue {
     }
 
     fn is_end(&self, number: u64) -> bool {
+        self.arrived(number)
+            .is_some_and(|record| record.subtype() == Subtype::End)
+    }
+
+    fn has_arrived(&self, number: u64) -> bool {
+        self.arrived(number).is_some()
+    }
+
+    /// A record, counted from the opening, if its phase is that of its lap. Its time stamp is left out.
+    fn arrived(&self, number: u64) -> Option<StatusRecord> {
         let all = self.records();
         // CAST: below the length of a ring.
         let at = (number % all * RECORD_SIZE) as usize;
         let is_odd_lap = number / all % 2 == 1;
-        let Some([first, second]) = self
-            .ring
-            .mapping()
-            .words(at, 8)
-            .and_then(<[_]>::first_chunk)
-        else {
-            return false;
-        };
+        let words = self.ring.mapping().words(at, 8)?;
+        let [first, second] = words.first_chunk()?;
         // PAIRS: with the release store of whoever writes the record, whose first word comes last.
         let first = first.load(Ordering::Acquire).to_le_bytes();
         let second = second.load(Ordering::Relaxed).to_le_bytes();
@@ -97,8 +126,8 @@ impl OpenQueue {
         record[..4].copy_from_slice(&first);
         record[4..8].copy_from_slice(&second);
         let has_arrived = (first[3] & ring_bits::PHASE != 0) == (map::FIRST_PHASE != is_odd_lap);
-        let is_end = StatusRecord::read_from_bytes(&record)
-            .is_ok_and(|record| record.subtype() == Subtype::End);
-        has_arrived && is_end
+        StatusRecord::read_from_bytes(&record)
+            .ok()
+            .filter(|_| has_arrived)
     }
 }

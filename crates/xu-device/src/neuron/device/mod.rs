@@ -43,7 +43,9 @@ use super::kernel::Kernel;
 use super::negotiation::Identity;
 use super::node::Node;
 use super::{Claim, calls};
-use crate::device::{Clock, Device, DeviceError, DmaQueue, MemoryErrors, MemoryUse, Place, Shape};
+use crate::device::{
+    Clock, Device, DeviceError, DmaQueue, Head, MemoryErrors, MemoryUse, Place, Shape,
+};
 use crate::host_time::host_ns;
 use crate::map::{self, AddressMap};
 use crate::metrics::Metrics;
@@ -395,8 +397,8 @@ impl Device for NeuronDevice {
         live.notifications.open(&live.memory, tpb, nq, bytes)
     }
 
-    fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError> {
-        self.live()?.notifications.acknowledge(tpb, nq, head)
+    fn acknowledge(&self, tpb: TpbIndex, heads: &[Head]) -> Result<(), DeviceError> {
+        self.live()?.notifications.acknowledge(tpb, heads)
     }
 
     fn notification_tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {

@@ -11,7 +11,7 @@
 
 use super::ended::OpenQueue;
 use super::memory::Memory;
-use crate::device::DeviceError;
+use crate::device::{DeviceError, Head};
 use crate::map;
 use crate::neuron::{DriverError, Node, NqRing, NqSpec};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,6 @@ use std::sync::Arc;
 use xu_abi::driver::nq_register::{NQ_HEAD, NQ_STRIDE};
 use xu_abi::driver::unverified::{NQ_BACK_PRESSURE, NQ_ENABLE, NQ_FULL, NQ_OVERWRITE, NQ_TAIL};
 use xu_abi::driver::{NQ_MIN_MAPPED, NqDevice};
-use xu_abi::record::RECORD_SIZE;
 use xu_abi::{DeviceAddr, Engine, TpbIndex};
 
 /// All queues of a device, those of cores that are not ours included: they are never open.
@@ -149,34 +148,35 @@ impl Notifications {
         ])
     }
 
-    pub(super) fn acknowledge(&self, tpb: TpbIndex, nq: u8, head: u64) -> Result<(), DeviceError> {
-        let (core, bytes) = self.ring(tpb, nq)?;
-        match u32::try_from(head) {
-            Ok(head) if head < bytes && u64::from(head).is_multiple_of(RECORD_SIZE) => {
-                let register = block(&self.node, core) + NQ_STRIDE * u64::from(nq) + NQ_HEAD;
-                self.count_ended(tpb, nq, head)?;
-                Ok(self.node.write_registers(&[(register, head)])?)
+    /// One call for all of them, and none if one cannot be.
+    pub(super) fn acknowledge(&self, tpb: TpbIndex, heads: &[Head]) -> Result<(), DeviceError> {
+        let mut writes = [(0, 0); map::NOTIFICATION_QUEUES as usize];
+        // A queue has one head, so a longer list repeats itself.
+        for heads in heads.chunks(writes.len()) {
+            let (core, mut open) = self.core(tpb)?;
+            for (write, head) in writes.iter_mut().zip(heads) {
+                let queue = opened(&open, head.nq)?;
+                let register = block(&self.node, core) + NQ_STRIDE * u64::from(head.nq) + NQ_HEAD;
+                *write = (register, queue.checked_head(head.offset)?);
             }
-            _ => Err(DeviceError::BadArgument {
-                what: "head of a notification queue",
-                value: head,
-                allowed: "a record boundary inside the ring",
-            }),
+            // What a queue says is counted before its space is returned.
+            for (head, (_, offset)) in heads.iter().zip(writes) {
+                if let Some(Some(queue)) = open.get_mut(usize::from(head.nq)) {
+                    queue.advance(offset);
+                }
+            }
+            drop(open);
+            // PANIC: a chunk is not longer.
+            self.node.write_registers(&writes[..heads.len()])?;
         }
+        Ok(())
     }
 
     pub(super) fn tail(&self, tpb: TpbIndex, nq: u8) -> Result<u64, DeviceError> {
-        let (core, _) = self.ring(tpb, nq)?;
+        let (core, open) = self.core(tpb)?;
+        opened(&open, nq)?;
+        drop(open);
         Ok(self.read_tail(core, nq)?.into())
-    }
-
-    /// Counts what a queue says before its space is returned.
-    fn count_ended(&self, tpb: TpbIndex, nq: u8, head: u32) -> Result<(), DeviceError> {
-        let (_, mut open) = self.core(tpb)?;
-        if let Some(Some(queue)) = open.get_mut(usize::from(nq)) {
-            queue.advance(head);
-        }
-        Ok(())
     }
 
     /// Whether a queue of ours is full, or was.
@@ -215,14 +215,11 @@ impl Notifications {
         // PANIC: `core_of` knows the cores of the device, and each has a place.
         Ok((core, self.cores[usize::from(core)].lock()))
     }
+}
 
-    /// The core of a queue that is open, and the bytes of its ring.
-    fn ring(&self, tpb: TpbIndex, nq: u8) -> Result<(u8, u32), DeviceError> {
-        let (core, open) = self.core(tpb)?;
-        let ring = open.get(usize::from(nq)).and_then(Option::as_ref);
-        ring.map(|queue| (core, queue.ring().spec().bytes))
-            .ok_or_else(|| no_queue(nq))
-    }
+fn opened(open: &Open, nq: u8) -> Result<&OpenQueue, DeviceError> {
+    let queue = open.get(usize::from(nq)).and_then(Option::as_ref);
+    queue.ok_or_else(|| no_queue(nq))
 }
 
 /// Where the notification block of a core begins in BAR0.

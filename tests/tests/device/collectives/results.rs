@@ -1,11 +1,23 @@
-//! Results on the machine, against a reference over host bytes, for every order of steps that a seed decides.
+//! Results, against a reference over host bytes, for every order of steps that a seed decides.
 
-use crate::support::{Bench, Random, Tensor};
+use super::support::{Bench, Random, Tensor};
+use crate::cases;
+use lane_tests::{Parts, Rig};
 use proptest::prelude::*;
 use std::sync::Arc;
 use xu_device::collectives::{Collective, Plan, Progress};
 use xu_device::elementwise::{Dtype, ReduceOp, accumulate};
 use xu_device::region::Region;
+
+lane_tests::on_both! {
+    every_rank_gets_what_the_reference_says_in_any_order_of_steps_in_place_or_not with Parts::cores(8),
+    the_result_of_an_all_reduce_is_the_same_bits_on_every_rank_and_every_time with Parts::cores(8),
+    a_rank_may_begin_its_next_collective_before_the_others_know_that_the_last_one_is_over with Parts::cores(3),
+    lists_are_collectives_one_after_the_other with Parts::cores(3),
+    shards_may_be_tensors_of_their_own with Parts::cores(3),
+    one_rank_alone_makes_a_copy,
+    ranks_on_threads_of_their_own_get_the_same_results with Parts::cores(4),
+}
 
 /// All inputs combined, from rank 0 to the last.
 fn reduced(op: ReduceOp, dtype: Dtype, inputs: &[Vec<u8>]) -> Vec<u8> {
@@ -151,19 +163,17 @@ fn begin(
     (inputs, buffers)
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(80))]
-
-    #[test]
-    fn every_rank_gets_what_the_reference_says_in_any_order_of_steps_in_place_or_not(
+fn every_rank_gets_what_the_reference_says_in_any_order_of_steps_in_place_or_not(rig: &Rig) {
+    let device = rig.device();
+    proptest!(cases(80), |(
         ranks in 1..=8u32,
         collective in collectives(),
         dtype in proptest::sample::select(&Dtype::ALL[..]),
         elements in elements(),
         layouts in proptest::collection::vec(layouts(), 8),
         seed: u64,
-    ) {
-        let mut bench = Bench::open(ranks);
+    )| {
+        let mut bench = Bench::on(Arc::clone(&device), ranks);
         let mut random = Random(seed);
         // Two in a row over the same queues.
         for _ in 0..2 {
@@ -178,14 +188,14 @@ proptest! {
                 }
             }
         }
-    }
+    });
 }
 
-#[test]
-fn the_result_of_an_all_reduce_is_the_same_bits_on_every_rank_and_every_time() {
+fn the_result_of_an_all_reduce_is_the_same_bits_on_every_rank_and_every_time(rig: &Rig) {
     let values = [1e8f32, 1.0, -1e8, 1.0, 3.0, -0.5, 1e-8, 7.0];
+    let device = rig.device();
     for seed in 0..40 {
-        let mut bench = Bench::open(8);
+        let mut bench = Bench::on(Arc::clone(&device), 8);
         let mut outputs = Vec::new();
         for (rank, value) in values.iter().enumerate() {
             let tensor = bench.tensor(rank, &value.to_le_bytes().repeat(100));
@@ -208,11 +218,13 @@ fn the_result_of_an_all_reduce_is_the_same_bits_on_every_rank_and_every_time() {
     }
 }
 
-#[test]
-fn a_rank_may_begin_its_next_collective_before_the_others_know_that_the_last_one_is_over() {
+fn a_rank_may_begin_its_next_collective_before_the_others_know_that_the_last_one_is_over(
+    rig: &Rig,
+) {
     const ROUNDS: u32 = 20;
+    let device = rig.device();
     for seed in 0..30 {
-        let mut bench = Bench::open(3);
+        let mut bench = Bench::on(Arc::clone(&device), 3);
         let tensors: Vec<_> = (0..3).map(|rank| bench.tensor(rank, &[1; 1000])).collect();
         let mut random = Random(seed);
         let mut begun = [0; 3];
@@ -244,14 +256,14 @@ fn a_rank_may_begin_its_next_collective_before_the_others_know_that_the_last_one
     }
 }
 
-#[test]
-fn lists_are_collectives_one_after_the_other() {
+fn lists_are_collectives_one_after_the_other(rig: &Rig) {
+    let device = rig.device();
     for collective in [
         Collective::AllGather,
         Collective::AllReduce(ReduceOp::Max),
         Collective::ReduceScatter(ReduceOp::Min),
     ] {
-        let mut bench = Bench::open(3);
+        let mut bench = Bench::on(Arc::clone(&device), 3);
         let mut random = Random(5);
         let sizes = [40usize, 8, 1200];
         let mut inputs = vec![Vec::new(); sizes.len()];
@@ -295,14 +307,14 @@ fn lists_are_collectives_one_after_the_other() {
     }
 }
 
-#[test]
-fn shards_may_be_tensors_of_their_own() {
+fn shards_may_be_tensors_of_their_own(rig: &Rig) {
     // Rank 1 has its shards in one tensor, the others in a list: they meet all the same.
+    let device = rig.device();
     for collective in [
         Collective::AllGather,
         Collective::ReduceScatter(ReduceOp::Add),
     ] {
-        let mut bench = Bench::open(3);
+        let mut bench = Bench::on(Arc::clone(&device), 3);
         let mut random = Random(1);
         let inputs: Vec<Vec<Vec<u8>>> = (0..3)
             .map(|_| (0..3).map(|_| random.bytes(20)).collect())
@@ -357,14 +369,14 @@ fn shards_may_be_tensors_of_their_own() {
     }
 }
 
-#[test]
-fn one_rank_alone_makes_a_copy() {
+fn one_rank_alone_makes_a_copy(rig: &Rig) {
+    let device = rig.device();
     for collective in [
         Collective::AllGather,
         Collective::AllReduce(ReduceOp::Add),
         Collective::ReduceScatter(ReduceOp::Max),
     ] {
-        let mut bench = Bench::open(1);
+        let mut bench = Bench::on(Arc::clone(&device), 1);
         // Signalling NaN included.
         let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
         let (from, to) = (
@@ -384,15 +396,14 @@ fn one_rank_alone_makes_a_copy() {
     }
 }
 
-#[test]
-fn ranks_on_threads_of_their_own_get_the_same_results() {
+fn ranks_on_threads_of_their_own_get_the_same_results(rig: &Rig) {
     const ROUNDS: u32 = 15;
     let Bench {
         device,
         ranks,
         dmas,
         communicator: _communicator,
-    } = Bench::open(4);
+    } = Bench::on(rig.device(), 4);
     std::thread::scope(|scope| {
         for (index, (rank, mut dma)) in ranks.into_iter().zip(dmas).enumerate() {
             let device = &device;

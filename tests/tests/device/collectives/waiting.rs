@@ -1,22 +1,29 @@
 //! Ranks that are late, and how the others wait.
 
-use crate::support::Bench;
+use super::support::{Bench, Tensor};
+use lane_tests::{Parts, Rig};
 use std::sync::{Arc, Weak};
 use xu_device::collectives::{Collective, Communicator, Late, Plan, Progress, WARN_AFTER_NS};
 use xu_device::elementwise::{Dtype, ReduceOp};
 
+lane_tests::on_both! {
+    a_late_rank_is_waited_for_and_the_warnings_double with Parts::cores(4),
+    each_barrier_has_a_patience_of_its_own_and_time_may_stand_still_or_go_back,
+    a_rank_that_has_not_joined_yet_is_late_like_any_other,
+    nobody_is_done_before_all_have_read_and_memory_is_kept_until_then with Parts::cores(3),
+}
+
 const ADD: Collective = Collective::AllReduce(ReduceOp::Add);
 const HOUR: u64 = 3_600_000_000_000;
 
-fn begin(bench: &mut Bench, rank: usize, tensors: &[crate::support::Tensor]) {
+fn begin(bench: &mut Bench, rank: usize, tensors: &[Tensor]) {
     let all = [tensors[rank].region()];
     let plan = bench.plan(rank, ADD, Dtype::Uint8, &all, &all).unwrap();
     bench.begin(rank, plan);
 }
 
-#[test]
-fn a_late_rank_is_waited_for_and_the_warnings_double() {
-    let mut bench = Bench::open(4);
+fn a_late_rank_is_waited_for_and_the_warnings_double(rig: &Rig) {
+    let mut bench = Bench::on(rig.device(), 4);
     let tensors: Vec<_> = (0..4).map(|rank| bench.tensor(rank, &[1; 100])).collect();
     begin(&mut bench, 0, &tensors);
     begin(&mut bench, 2, &tensors);
@@ -49,9 +56,8 @@ fn a_late_rank_is_waited_for_and_the_warnings_double() {
     }
 }
 
-#[test]
-fn each_barrier_has_a_patience_of_its_own_and_time_may_stand_still_or_go_back() {
-    let mut bench = Bench::open(2);
+fn each_barrier_has_a_patience_of_its_own_and_time_may_stand_still_or_go_back(rig: &Rig) {
+    let mut bench = Bench::on(rig.device(), 2);
     let tensors: Vec<_> = (0..2).map(|rank| bench.tensor(rank, &[1; 100])).collect();
     begin(&mut bench, 0, &tensors);
     assert_eq!(bench.dmas[0].step(HOUR), Progress::Continue);
@@ -70,9 +76,8 @@ fn each_barrier_has_a_patience_of_its_own_and_time_may_stand_still_or_go_back() 
     assert_eq!(bench.run(1), vec![Progress::Done; 2]);
 }
 
-#[test]
-fn a_rank_that_has_not_joined_yet_is_late_like_any_other() {
-    let mut bench = Bench::open(2);
+fn a_rank_that_has_not_joined_yet_is_late_like_any_other(rig: &Rig) {
+    let mut bench = Bench::on(rig.device(), 2);
     let communicator = Communicator::new(2, 5).unwrap();
     bench.ranks[0] = communicator.join(0).unwrap();
     let tensors: Vec<_> = (0..2).map(|rank| bench.tensor(rank, &[1; 100])).collect();
@@ -90,9 +95,8 @@ fn a_rank_that_has_not_joined_yet_is_late_like_any_other() {
     assert_eq!(bench.run(7), vec![Progress::Done; 2]);
 }
 
-#[test]
-fn nobody_is_done_before_all_have_read_and_memory_is_kept_until_then() {
-    let mut bench = Bench::open(3);
+fn nobody_is_done_before_all_have_read_and_memory_is_kept_until_then(rig: &Rig) {
+    let mut bench = Bench::on(rig.device(), 3);
     let tensors: Vec<_> = (0..3).map(|rank| bench.tensor(rank, &[1; 300])).collect();
     let mut kept: Vec<Weak<()>> = Vec::new();
     for (rank, tensor) in tensors.iter().enumerate() {

@@ -1,17 +1,26 @@
 //! Requests and programs that are wrong: what is reported, and that the next execution is not harmed.
 
-use crate::support::{
-    CORE, Client, NOWHERE, Part, Rings, SEMAPHORE, at, halting, instruction, only, small,
-};
+use crate::client;
+use crate::client::{CORE, NOWHERE, Part, Rings, SEMAPHORE, at, halting, instruction, only};
+use lane_tests::Rig;
 use xu_abi::record::{Custom, ErrorKind, Subtype};
 use xu_abi::{DeviceAddr, Engine, ExecRequest, SemIndex};
 use xu_device::simulated::isa::{Dtype, Instruction, Opcode, Operand};
-use xu_device::{Device, DeviceError, Place, map};
+use xu_device::{DeviceError, Place, map};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-#[test]
-fn an_incomplete_publish_is_an_error_and_one_that_ends_nowhere_stops_the_queue() {
+lane_tests::on_both! {
+    an_incomplete_publish_is_an_error_and_one_that_ends_nowhere_stops_the_queue,
+    a_request_that_does_not_arrive_whole_is_an_error,
+    an_aborted_model_exec_queue_fails_every_doorbell_until_it_is_opened_again,
+    skipping_what_was_never_loaded_is_an_error,
+    instructions_that_cannot_be_executed_end_the_execution_with_an_error,
+    an_address_outside_memory_is_reported_with_its_line,
+    nan_is_reported_once_per_engine_and_the_result_stands,
+}
+
+fn an_incomplete_publish_is_an_error_and_one_that_ends_nowhere_stops_the_queue(rig: &Rig) {
     use Part::{Event, Request, RxTail, TxTail};
     let orders: [&[Part]; 10] = [
         &[],
@@ -27,7 +36,7 @@ fn an_incomplete_publish_is_an_error_and_one_that_ends_nowhere_stops_the_queue()
         &[Request, Event, TxTail, TxTail],
     ];
     for order in orders {
-        let mut client = Client::start(small(1, 2));
+        let mut client = client(rig);
         let request = client.request(&halting());
         client.arm(&request, order);
         client.fire();
@@ -47,31 +56,22 @@ fn an_incomplete_publish_is_an_error_and_one_that_ends_nowhere_stops_the_queue()
     }
 }
 
-#[test]
-fn a_request_that_does_not_arrive_whole_is_an_error() {
-    let mut client = Client::start(small(1, 2));
+fn a_request_that_does_not_arrive_whole_is_an_error(rig: &Rig) {
+    let mut client = client(rig);
     let request = client.request(&halting());
-    // The trailer was never written: poison stands in its place.
-    let body = client.machine.allocate(Place::Hbm(CORE), 56, 64).unwrap();
-    client.machine.write(body, request.as_bytes()).unwrap();
+    // The trailer was never written: something stands in its place.
+    let body = client.place(&[request.as_bytes(), &[0xA5; 4]].concat());
     let (increment, tpb) = (at(client.constants, 4), client.tpb);
+    let addresses = client.machine.shape().addresses;
     for (from, to, len) in [
-        (body, map::AddressMap::Simulated.sequencer_memory(tpb), 52),
+        (body, addresses.sequencer_memory(tpb), 52),
         (
             client.constants,
-            map::AddressMap::Simulated.event_register(tpb, map::REQUEST_LOADED),
+            addresses.event_register(tpb, map::REQUEST_LOADED),
             4,
         ),
-        (
-            increment,
-            map::AddressMap::Simulated.tx_tail_increment(tpb),
-            4,
-        ),
-        (
-            increment,
-            map::AddressMap::Simulated.rx_tail_increment(tpb),
-            4,
-        ),
+        (increment, addresses.tx_tail_increment(tpb), 4),
+        (increment, addresses.rx_tail_increment(tpb), 4),
     ] {
         client.rings.copy(&client.machine, from, to, len);
     }
@@ -80,16 +80,11 @@ fn a_request_that_does_not_arrive_whole_is_an_error() {
     client.assert_still_works();
 }
 
-#[test]
-fn an_aborted_model_exec_queue_fails_every_doorbell_until_it_is_opened_again() {
-    let mut client = Client::start(small(1, 2));
+fn an_aborted_model_exec_queue_fails_every_doorbell_until_it_is_opened_again(rig: &Rig) {
+    let mut client = client(rig);
     let queue = client.rings.queue;
-    client.rings.copy(
-        &client.machine,
-        NOWHERE,
-        map::AddressMap::Simulated.sequencer_memory(CORE),
-        52,
-    );
+    let sequencer = client.machine.shape().addresses.sequencer_memory(CORE);
+    client.rings.copy(&client.machine, NOWHERE, sequencer, 52);
     client.fire();
     client.harvest().assert_sequencer_error();
     let aborted = Err(DeviceError::DmaAborted {
@@ -103,9 +98,8 @@ fn an_aborted_model_exec_queue_fails_every_doorbell_until_it_is_opened_again() {
     client.assert_still_works();
 }
 
-#[test]
-fn skipping_what_was_never_loaded_is_an_error() {
-    let mut client = Client::start(small(1, 2));
+fn skipping_what_was_never_loaded_is_an_error(rig: &Rig) {
+    let mut client = client(rig);
     let whole = client.request(&halting());
     let skipping = [
         ExecRequest {
@@ -128,9 +122,8 @@ fn skipping_what_was_never_loaded_is_an_error() {
     client.execute(&skipping[0]).assert_sequencer_error();
 }
 
-#[test]
-fn instructions_that_cannot_be_executed_end_the_execution_with_an_error() {
-    let mut client = Client::start(small(1, 4));
+fn instructions_that_cannot_be_executed_end_the_execution_with_an_error(rig: &Rig) {
+    let mut client = client(rig);
     let data = client.place(&[0; 1024]);
     let relu = instruction(Engine::Act, Opcode::Relu, (2, 2), [data, NOWHERE, data]);
     let wrong = |alter: fn(&mut Instruction)| {
@@ -175,11 +168,11 @@ fn instructions_that_cannot_be_executed_end_the_execution_with_an_error() {
     }
 }
 
-#[test]
-fn an_address_outside_memory_is_reported_with_its_line() {
-    let mut client = Client::start(small(1, 5));
+fn an_address_outside_memory_is_reported_with_its_line(rig: &Rig) {
+    let mut client = client(rig);
     let data = client.place(&[0; 64]);
-    let end = DeviceAddr::new(map::HBM_RESERVED + (1 << 20) - 4);
+    let end = DeviceAddr::new(rig.end_of_hbm() - 4);
+    let addresses = client.machine.shape().addresses;
     let nop = instruction(Engine::Pool, Opcode::Sum, (1, 1), [data, NOWHERE, data]);
     let reach = |a, out| instruction(Engine::Pool, Opcode::Sum, (2, 2), [a, NOWHERE, out]);
     let table = Instruction::bind(Engine::Pool, NOWHERE);
@@ -194,13 +187,7 @@ fn an_address_outside_memory_is_reported_with_its_line() {
         (vec![reach(NOWHERE, data)], 0),
         (vec![nop, reach(end, data)], 1),
         (vec![nop, nop, reach(data, end)], 2),
-        (
-            vec![
-                nop,
-                reach(data, map::AddressMap::Simulated.sequencer_memory(CORE)),
-            ],
-            1,
-        ),
+        (vec![nop, reach(data, addresses.sequencer_memory(CORE))], 1),
         (vec![table, nop.operands(bound, bound, bound)], 1),
         // After a jump, lines count from where it went.
         (vec![nop, jump(body)], 3),
@@ -223,9 +210,8 @@ fn an_address_outside_memory_is_reported_with_its_line() {
     }
 }
 
-#[test]
-fn nan_is_reported_once_per_engine_and_the_result_stands() {
-    let mut client = Client::start(small(1, 6));
+fn nan_is_reported_once_per_engine_and_the_result_stands(rig: &Rig) {
+    let mut client = client(rig);
     let input = client.place([f32::NAN, 1.0, 2.0, 2.0].as_bytes());
     let out = client.place(&[0; 16]);
     let softmax = instruction(Engine::Act, Opcode::Softmax, (2, 2), [input, NOWHERE, out]);

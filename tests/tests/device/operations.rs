@@ -1,14 +1,30 @@
-//! What operations do on the simulated machine, against the same done on host bytes.
+//! What operations of a transfer queue do, against the same done on host bytes.
 
+use crate::cases;
+use lane_tests::Rig;
 use proptest::prelude::*;
 use std::sync::Arc;
 use xu_abi::TpbIndex;
 use xu_device::elementwise::{self, Dtype, ReduceOp};
 use xu_device::memory::DeviceMemory;
 use xu_device::region::Region;
-use xu_device::simulated::{Machine, MachineConfig};
 use xu_device::tensor_op::{HostBytes, Operation, OperationError, Progress, TensorDma};
 use xu_device::{Device, Place, map};
+
+lane_tests::on_both! {
+    what_is_written_is_read_back_and_a_step_moves_at_most_a_chunk,
+    a_copy_moves_every_byte_and_no_other,
+    a_copy_of_a_range_to_itself_completes_at_once,
+    memset_sets_every_byte_and_no_other,
+    operations_follow_one_another_on_one_queue_whatever_they_left_in_its_buffers,
+    one_source_is_a_copy_bit_by_bit,
+    sums_are_made_from_the_first_source_to_the_last,
+    d4_a_step_that_is_lent_the_wrong_bytes_refuses_the_operation,
+    one_operation_at_a_time,
+    casts_are_those_of_the_elements_in_place_or_not,
+    computations_are_those_of_the_elements_in_place_or_not,
+    multiply_and_add_is_that_of_the_elements_in_place_or_not,
+}
 
 const CORE: TpbIndex = TpbIndex::new(0);
 const HBM: Place = Place::Hbm(CORE);
@@ -32,11 +48,17 @@ struct Bench {
 }
 
 impl Bench {
-    fn open() -> Self {
-        let device: Arc<dyn Device> = Machine::start(MachineConfig::default()).unwrap();
+    fn open(rig: &Rig) -> Self {
+        Self::on(&rig.device())
+    }
+
+    fn on(device: &Arc<dyn Device>) -> Self {
         let queue = map::transfer_queue(CORE, 0);
-        let dma = TensorDma::open(&device, queue, Some(1_000_000_000)).unwrap();
-        Self { device, dma }
+        let dma = TensorDma::open(device, queue, Some(1_000_000_000)).unwrap();
+        Self {
+            device: Arc::clone(device),
+            dma,
+        }
     }
 
     fn memory(&self, bytes: &[u8]) -> DeviceMemory {
@@ -110,9 +132,8 @@ fn pattern(seed: u64, len: u64) -> Vec<u8> {
         .collect()
 }
 
-#[test]
-fn what_is_written_is_read_back_and_a_step_moves_at_most_a_chunk() {
-    let mut bench = Bench::open();
+fn what_is_written_is_read_back_and_a_step_moves_at_most_a_chunk(rig: &Rig) {
+    let mut bench = Bench::open(rig);
     for size in SIZES {
         let bytes = pattern(size, size);
         let memory = bench.memory(&vec![0; size as usize]);
@@ -123,9 +144,8 @@ fn what_is_written_is_read_back_and_a_step_moves_at_most_a_chunk() {
     }
 }
 
-#[test]
-fn a_copy_moves_every_byte_and_no_other() {
-    let mut bench = Bench::open();
+fn a_copy_moves_every_byte_and_no_other(rig: &Rig) {
+    let mut bench = Bench::open(rig);
     for size in SIZES {
         let bytes = pattern(size, size);
         let (from, to) = (bench.memory(&bytes), bench.memory(&vec![0; size as usize]));
@@ -137,9 +157,8 @@ fn a_copy_moves_every_byte_and_no_other() {
     }
 }
 
-#[test]
-fn a_copy_of_a_range_to_itself_completes_at_once() {
-    let mut bench = Bench::open();
+fn a_copy_of_a_range_to_itself_completes_at_once(rig: &Rig) {
+    let mut bench = Bench::open(rig);
     let bytes = pattern(1, 700 * KIB);
     let memory = bench.memory(&bytes);
     let all = part(&memory, 700 * KIB);
@@ -149,9 +168,8 @@ fn a_copy_of_a_range_to_itself_completes_at_once() {
     assert_eq!(bench.bytes(&memory), bytes);
 }
 
-#[test]
-fn memset_sets_every_byte_and_no_other() {
-    let mut bench = Bench::open();
+fn memset_sets_every_byte_and_no_other(rig: &Rig) {
+    let mut bench = Bench::open(rig);
     for (size, value) in SIZES.into_iter().zip(1..) {
         let memory = bench.memory(&vec![0; size as usize]);
         bench.run_on_device(Operation::memset(part(&memory, size), value).unwrap());
@@ -159,9 +177,8 @@ fn memset_sets_every_byte_and_no_other() {
     }
 }
 
-#[test]
-fn operations_follow_one_another_on_one_queue_whatever_they_left_in_its_buffers() {
-    let mut bench = Bench::open();
+fn operations_follow_one_another_on_one_queue_whatever_they_left_in_its_buffers(rig: &Rig) {
+    let mut bench = Bench::open(rig);
     let memory = bench.memory(&vec![0; 300]);
     let all = part(&memory, 300);
     for round in 0..50 {
@@ -174,9 +191,8 @@ fn operations_follow_one_another_on_one_queue_whatever_they_left_in_its_buffers(
     }
 }
 
-#[test]
-fn one_source_is_a_copy_bit_by_bit() {
-    let mut bench = Bench::open();
+fn one_source_is_a_copy_bit_by_bit(rig: &Rig) {
+    let mut bench = Bench::open(rig);
     // Signalling NaN included.
     let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     let size = bytes.len() as u64;
@@ -193,9 +209,8 @@ fn one_source_is_a_copy_bit_by_bit() {
     assert_eq!(bench.bytes(&to), bytes);
 }
 
-#[test]
-fn sums_are_made_from_the_first_source_to_the_last() {
-    let mut bench = Bench::open();
+fn sums_are_made_from_the_first_source_to_the_last(rig: &Rig) {
+    let mut bench = Bench::open(rig);
     let value = |value: f32| value.to_le_bytes().to_vec();
     let sources: Vec<_> = [1e8f32, 1.0, -1e8, 1.0]
         .map(value)
@@ -217,9 +232,8 @@ fn sums_are_made_from_the_first_source_to_the_last() {
     }
 }
 
-#[test]
-fn d4_a_step_that_is_lent_the_wrong_bytes_refuses_the_operation() {
-    let mut bench = Bench::open();
+fn d4_a_step_that_is_lent_the_wrong_bytes_refuses_the_operation(rig: &Rig) {
+    let mut bench = Bench::open(rig);
     let memory = bench.memory(&[0; 8]);
     let write = Operation::write(part(&memory, 8)).unwrap();
     let refused = |lent| Progress::Refused(OperationError::HostBytes { needed: 8, lent });
@@ -238,9 +252,8 @@ fn d4_a_step_that_is_lent_the_wrong_bytes_refuses_the_operation() {
     assert_eq!(bench.bytes(&memory), [1; 8]);
 }
 
-#[test]
-fn one_operation_at_a_time() {
-    let mut bench = Bench::open();
+fn one_operation_at_a_time(rig: &Rig) {
+    let mut bench = Bench::open(rig);
     let memory = bench.memory(&[0; 8]);
     let operation = Operation::memset(part(&memory, 8), 1).unwrap();
     assert_eq!(bench.dma.step(0, HostBytes::None), Progress::Done);
@@ -267,14 +280,12 @@ fn elements() -> impl Strategy<Value = u64> {
     prop_oneof![0..40u64, 8_000..70_000u64]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    #[test]
-    fn casts_are_those_of_the_elements_in_place_or_not(
+fn casts_are_those_of_the_elements_in_place_or_not(rig: &Rig) {
+    let device = rig.device();
+    proptest!(cases(24), |(
         from in dtypes(), to in dtypes(), elements in elements(), seed: u64, in_place: bool,
-    ) {
-        let mut bench = Bench::open();
+    )| {
+        let mut bench = Bench::on(&device);
         let source = pattern(seed, size(from, elements));
         let mut wanted = vec![0; size(to, elements) as usize];
         elementwise::cast(from, to, &source, &mut wanted);
@@ -289,14 +300,16 @@ proptest! {
         if !same {
             prop_assert_eq!(bench.bytes(&memory), source);
         }
-    }
+    });
+}
 
-    #[test]
-    fn computations_are_those_of_the_elements_in_place_or_not(
+fn computations_are_those_of_the_elements_in_place_or_not(rig: &Rig) {
+    let device = rig.device();
+    proptest!(cases(24), |(
         dtype in dtypes(), op in proptest::sample::select(&ReduceOp::ALL[..]), elements in elements(),
         count in 1..6usize, place in 0..6usize, seed: u64,
-    ) {
-        let mut bench = Bench::open();
+    )| {
+        let mut bench = Bench::on(&device);
         let bytes = size(dtype, elements);
         let sources: Vec<Vec<u8>> = (0..count as u64).map(|index| pattern(seed ^ index, bytes)).collect();
         let mut wanted = sources[0].clone();
@@ -315,14 +328,16 @@ proptest! {
                 prop_assert_eq!(&bench.bytes(&memories[index]), source);
             }
         }
-    }
+    });
+}
 
-    #[test]
-    fn multiply_and_add_is_that_of_the_elements_in_place_or_not(
+fn multiply_and_add_is_that_of_the_elements_in_place_or_not(rig: &Rig) {
+    let device = rig.device();
+    proptest!(cases(24), |(
         dtype in dtypes(), elements in elements(), place in 0..4usize, seed: u64,
-    ) {
+    )| {
+        let mut bench = Bench::on(&device);
         prop_assume!(dtype.is_float());
-        let mut bench = Bench::open();
         let bytes = size(dtype, elements);
         let [a, b, c] = [1, 2, 3].map(|index| pattern(seed ^ index, bytes));
         let mut wanted = a.clone();
@@ -332,5 +347,5 @@ proptest! {
         let operation = Operation::fma(dtype, [a, b, c], part(&memories[place], bytes), elements);
         bench.run_on_device(operation.unwrap());
         prop_assert_eq!(bench.bytes(&memories[place]), wanted);
-    }
+    });
 }

@@ -1,16 +1,23 @@
 //! Executions that do not end by themselves: what goes on beside them, and how they are left.
 
-use crate::support::{CORE, Client, PATIENCE, SEMAPHORE, WHOLE, instruction, only, small};
+use crate::client;
+use crate::client::{CORE, SEMAPHORE, WHOLE, instruction, only};
+use lane_tests::Rig;
+use xu_abi::Engine;
 use xu_abi::record::Subtype;
-use xu_abi::{Engine, StatusRecord};
 use xu_device::simulated::isa::{Instruction, Opcode};
-use xu_device::{Device, Place, map};
+use xu_device::{Place, map};
+use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
-use zerocopy::{IntoBytes, transmute};
 
-#[test]
-fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped() {
-    let mut client = Client::start(small(1, 10));
+lane_tests::on_both! {
+    a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped,
+    a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside,
+    an_endless_program_holds_up_neither_other_engines_nor_the_drop,
+}
+
+fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped(rig: &Rig) {
+    let mut client = client(rig);
     let halt = Instruction::halt(Engine::Sp);
     let request = client.request(&only(
         Engine::Sp,
@@ -18,6 +25,7 @@ fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped() {
     ));
     client.arm(&request, &WHOLE);
     client.fire();
+    client.until_started(Engine::Sp);
     client.assert_hangs();
     client.fire();
     client.fire();
@@ -26,15 +34,13 @@ fn a_semaphore_that_nobody_raises_hangs_the_core_until_it_is_dropped() {
         Ok(2)
     );
     client.assert_hangs();
+    assert_eq!(client.next_record(Engine::Sp).subtype(), Subtype::Start);
     let sp = &mut client.status[Engine::Sp.index()];
-    let start: StatusRecord = transmute!(sp.next(&client.machine).unwrap());
-    assert_eq!(start.subtype(), Subtype::Start);
     assert!(sp.next(&client.machine).is_none());
 }
 
-#[test]
-fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside() {
-    let mut client = Client::start(small(1, 10));
+fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside(rig: &Rig) {
+    let mut client = client(rig);
     let code = [
         Instruction::wait(Engine::Sp, SEMAPHORE),
         Instruction::halt(Engine::Sp),
@@ -42,20 +48,15 @@ fn a_hung_core_goes_on_when_the_semaphore_is_raised_from_outside() {
     let request = client.request(&only(Engine::Sp, &code));
     client.arm(&request, &WHOLE);
     client.fire();
+    client.until_started(Engine::Sp);
     client.assert_hangs();
     client.machine.increment_semaphore(CORE, SEMAPHORE).unwrap();
     client.harvest().assert_clean();
-    assert_eq!(
-        client
-            .machine
-            .quiesce(CORE, std::time::Duration::from_secs(2)),
-        Ok(())
-    );
+    client.assert_at_rest();
 }
 
-#[test]
-fn an_endless_program_holds_up_neither_other_engines_nor_the_drop() {
-    let mut client = Client::start(small(1, 11));
+fn an_endless_program_holds_up_neither_other_engines_nor_the_drop(rig: &Rig) {
+    let mut client = client(rig);
     let body = client.machine.allocate(Place::Hbm(CORE), 64, 64).unwrap();
     let jump = Instruction::jump(Engine::Dve, body);
     client.machine.write(body, jump.as_bytes()).unwrap();
@@ -75,12 +76,11 @@ fn an_endless_program_holds_up_neither_other_engines_nor_the_drop() {
     let request = client.request(&code);
     client.arm(&request, &WHOLE);
     client.fire();
-    for engine in [Engine::Dve, Engine::Sp, Engine::Sp] {
-        let reader = &mut client.status[engine.index()];
-        let found = (0..PATIENCE).any(|_| {
-            std::thread::yield_now();
-            reader.next(&client.machine).is_some()
-        });
-        assert!(found, "{engine}");
+    for (engine, subtype) in [
+        (Engine::Dve, Subtype::Start),
+        (Engine::Sp, Subtype::Start),
+        (Engine::Sp, Subtype::End),
+    ] {
+        assert_eq!(client.next_record(engine).subtype(), subtype, "{engine}");
     }
 }
