@@ -1,7 +1,8 @@
 //! A process that forks while a runtime of its computes, over the driver's interface. Failure kind P1.
 //!
-//! A child may exec, end, or be killed, and the parent notices nothing. A child that uses the runtime is refused at once; one that
-//! opens its own is told who has the cores, or gets them when its parent has closed. `fork` tests what a child can do with handles.
+//! A child may exec, end, or be killed, and the parent notices nothing. A child that uses the runtime is refused at once, and so is
+//! one that opens its own while it has that one; when its parent had none open, it has a runtime as anybody. `fork` tests what a child
+//! can do with handles.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot be set up has failed"
@@ -14,7 +15,7 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
-use nrta::{Backend, Builder, Error, Runtime, Status};
+use nrta::{Backend, Builder, Error, Runtime};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -57,18 +58,9 @@ fn is_refused(runtime: &Runtime, means: &Means) -> bool {
     matches!(core.allocate(64), Err(Error::Forked)) && means.compute(runtime).is_err()
 }
 
-/// In the child: whether the cores are refused as the parent's.
-fn learns_who_has_them() -> bool {
-    match builder().first_core(0).open() {
-        Err(Error::Busy(busy)) => {
-            // Its parent: nobody else is there.
-            let parent = u32::try_from(nix::unistd::getppid().as_raw()).ok();
-            busy.holder.is_some_and(|holder| holder.pid == parent)
-        }
-        // A thread of the parent was opening or closing just then.
-        Err(error) => error.status() == Status::FAILURE,
-        Ok(_) => false,
-    }
+/// In the child: whether it can open none of its own, as long as it has the one of the parent.
+fn opens_none() -> bool {
+    matches!(builder().first_core(0).open(), Err(Error::Forked))
 }
 
 /// Not a test: what the program does. Without the role nothing.
@@ -110,7 +102,7 @@ fn role() {
             ends_well(child, &format!("exit, round {round}"));
             let child = fork_and(|| is_refused(&runtime, &means));
             ends_well(child, &format!("uses it, round {round}"));
-            let child = fork_and(learns_who_has_them);
+            let child = fork_and(opens_none);
             ends_well(child, &format!("opens the same core, round {round}"));
             let child = fork_and(|| {
                 loop {

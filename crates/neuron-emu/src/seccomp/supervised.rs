@@ -4,6 +4,9 @@ use super::supervisor::Supervisor;
 use super::unavailable::Unavailable;
 use super::{DEVICES, available, filter, sys};
 use crate::driver::Emulator;
+use nix::errno::Errno;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -106,9 +109,12 @@ impl Supervised {
     /// # Errors
     /// As [`Child::wait`].
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait()?;
-        self.supervisor.processes.ended(self.child.id());
-        Ok(status)
+        // As `Child::wait` has it: a program that reads it would wait for us.
+        drop(self.child.stdin.take());
+        if self.has_ended(WaitPidFlag::empty()) {
+            self.supervisor.processes.ended(self.child.id());
+        }
+        self.child.wait()
     }
 
     /// As [`Supervised::wait`], without waiting: `None` while it runs.
@@ -116,11 +122,27 @@ impl Supervised {
     /// # Errors
     /// As [`Child::try_wait`].
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        let status = self.child.try_wait()?;
-        if status.is_some() {
-            self.supervisor.processes.ended(self.child.id());
+        if !self.has_ended(WaitPidFlag::WNOHANG) {
+            return Ok(None);
         }
-        Ok(status)
+        self.supervisor.processes.ended(self.child.id());
+        self.child.try_wait()
+    }
+
+    /// Whether it has ended, before anybody else can have its number: it is not reaped yet, unless it was before.
+    fn has_ended(&self, flags: WaitPidFlag) -> bool {
+        // CAST: process ids are positive.
+        let pid = Pid::from_raw(self.child.id() as i32);
+        loop {
+            match waitid(
+                Id::Pid(pid),
+                flags | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT,
+            ) {
+                Ok(WaitStatus::StillAlive) => return false,
+                Err(Errno::EINTR) => {}
+                _ => return true,
+            }
+        }
     }
 }
 
