@@ -20,8 +20,7 @@
 //!   [`Waits::reset`](config::Waits::reset) says so. No figure of latency or throughput means anything.
 //! * **Host chunks** are as long as [`host_chunk_bytes`](Config::host_chunk_bytes) at most, 4 MiB by default. What a kernel has
 //!   in one piece depends on its memory, and on an IOMMU.
-//! * **DMA engines** run whatever DMA_ENG_SET_STATE has told them. Queues of engines that no core of the lane uses are walked in
-//!   the call that starts them. Asynchronous copies that wait in a queue survive a reset of its core.
+//! * **DMA engines** that no core of the lane uses walk their queues in the call that starts them.
 //! * **Notification queues** of TOPSPs and SDMA engines are registers: nobody posts there. State buffers are memory without
 //!   effect; the pre-processors of v3 are not there.
 //! * **Semaphore windows** cannot be mapped (RESOURCE_MMAP_INFO: EINVAL): a store is seen by nobody.
