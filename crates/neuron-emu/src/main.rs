@@ -224,11 +224,7 @@ impl Trace {
         let write = || {
             let mut output = std::io::BufWriter::new(file);
             for traced in emulator.trace() {
-                let node = traced
-                    .node
-                    .map_or_else(|| "-".to_owned(), |n| n.to_string());
-                let (sequence, pid, event) = (traced.sequence, traced.pid, traced.event);
-                writeln!(output, "{sequence} {pid} {node} {event:?}")?;
+                writeln!(output, "{traced}")?;
             }
             output.flush()
         };

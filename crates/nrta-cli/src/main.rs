@@ -122,6 +122,7 @@ fn probe(args: &ProbeArgs) -> Result<(), Failure> {
         false => probe::text(&found),
     })?;
     match found.count(Verdict::Refuted) {
+        0 if found.has_failed_reset => Err(Failure::Run("a reset of the core failed".into())),
         0 => Ok(()),
         count => Err(Failure::Run(format!(
             "facts that the device refutes: {count}"

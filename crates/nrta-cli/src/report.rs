@@ -66,7 +66,7 @@ fn write_text(
     let (correct, images) = (correct(dataset, result), dataset.len());
     writeln!(
         out,
-        "model      {} on {} {} core{}, batch {}, {} batches in flight per core",
+        "model      {} on {} {} core{}, batch {}, {} batch{} in flight per core",
         model.name().escape_debug(),
         args.cores,
         match args.device {
@@ -75,7 +75,8 @@ fn write_text(
         },
         if args.cores == 1 { "" } else { "s" },
         args.batch,
-        args.depth
+        args.depth,
+        if args.depth == 1 { "" } else { "es" }
     )?;
     writeln!(
         out,

@@ -274,6 +274,18 @@ fn the_probe_refutes_nothing_that_the_emulation_implements() {
     }
 }
 
+#[test]
+fn the_probe_says_that_a_reset_failed_and_that_nothing_but_an_emulation_answered() {
+    let emulator = Emulator::start(small()).unwrap();
+    emulator.inject(DriverRule::once(DriverFault::ResetFails, 0));
+    let Some(said) = nrta(&emulator, &["probe"]) else {
+        return;
+    };
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stdout.contains("; a reset of the core failed\n"));
+    assert!(said.stdout.contains("what answers is an emulation"));
+}
+
 /// The digits on one core: predictions are those of the script that made the model, whatever the device.
 #[test]
 fn the_digits_are_the_same_on_a_device() {

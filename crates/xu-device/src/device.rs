@@ -71,8 +71,8 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Adds `descriptors` to the tails of both rings: the queue walks them.
     ///
     /// # Errors
-    /// [`DeviceError::BadArgument`] when the count exceeds the ring or the queue is not open;
-    /// [`DeviceError::DmaAborted`] when the queue has stopped.
+    /// [`DeviceError::BadArgument`] when the count exceeds the ring or the queue is not open. A queue that has stopped may refuse
+    /// with [`DeviceError::DmaAborted`] or take them: it moves nothing, and [`Device::check_dma`] says so.
     fn start_dma(&self, queue: DmaQueue, descriptors: u32) -> Result<(), DeviceError>;
 
     /// Whether a DMA queue still runs. The doorbell of a queue is posted, so an abort shows here.

@@ -2,6 +2,8 @@
 //!
 //! "A submit is one SEMAPHORE_INCREMENT" is a test on this. Bounded: the oldest entries go first.
 
+mod text;
+
 use super::bug::Bug;
 use super::{AccessMode, FileId, MapRequest};
 use crate::call::{Caller, NotCopied};
@@ -10,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use xu_abi::driver::errno::Answer;
 
-/// One thing that happened.
+/// One thing that happened; [`Display`](std::fmt::Display) makes a line of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traced {
     /// Its place among all that happened, from 0: a gap means entries that were dropped.

@@ -39,10 +39,14 @@ pub(crate) fn text(report: &Report) -> String {
     let count = |verdict| report.count(verdict);
     let _ = writeln!(
         out,
-        "\n{} confirmed, {} refuted, {} not tested",
+        "\n{} confirmed, {} refuted, {} not tested{}",
         count(Verdict::Confirmed),
         count(Verdict::Refuted),
-        count(Verdict::NotTested)
+        count(Verdict::NotTested),
+        match report.has_failed_reset {
+            true => "; a reset of the core failed",
+            false => "",
+        }
     );
     out
 }

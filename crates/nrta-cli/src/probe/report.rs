@@ -39,6 +39,8 @@ pub(crate) struct Report {
     /// Lines about the device: name and value.
     pub(crate) device: Vec<(&'static str, String)>,
     answers: BTreeMap<&'static str, Answer>,
+    /// Whether a reset of the core failed: it is in no state that a device should be left in.
+    pub(crate) has_failed_reset: bool,
 }
 
 impl Report {
@@ -46,7 +48,18 @@ impl Report {
         Self {
             device: subject.describe(),
             answers: BTreeMap::new(),
+            has_failed_reset: false,
         }
+    }
+
+    /// How a reset of the core went.
+    pub(super) fn reset(&mut self, result: Result<(), DriverError>) {
+        self.has_failed_reset |= result.is_err();
+        let value = match result {
+            Ok(()) => "succeeded".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.note("reset of the core", value);
     }
 
     pub(super) fn note(&mut self, name: &'static str, value: String) {
@@ -117,6 +130,7 @@ pub(super) fn empty() -> Report {
     Report {
         device: Vec::new(),
         answers: BTreeMap::new(),
+        has_failed_reset: false,
     }
 }
 

@@ -4,8 +4,9 @@ use super::ProbeError;
 use super::report::Report;
 use nrta::neuron::abi::{ArchTable, MemType, arch};
 use nrta::neuron::{
-    Chunk, ChunkSpec, Claim, Claims, DriverError, Kernel, Location, Node, negotiation,
+    Chunk, ChunkSpec, Claim, Claims, DriverError, Kernel, Location, Node, discovery, negotiation,
 };
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub(super) struct Subject {
     pub(super) core: u8,
     /// Whether the core has been reset: reset values can be read.
     pub(super) is_reset: bool,
+    /// What its node is.
+    kind: &'static str,
     _claim: Claim,
 }
 
@@ -48,6 +51,7 @@ impl Subject {
             node: Arc::new(Node::open(kernel, dev, index)?),
             core,
             is_reset: false,
+            kind: kind(&discovery::node(dev, index)),
             _claim: claim,
         })
     }
@@ -60,11 +64,7 @@ impl Subject {
     pub(super) fn reset(&mut self, report: &mut Report) {
         let result = self.node.reset_cores(1 << self.core);
         self.is_reset = result.is_ok();
-        let value = match result {
-            Ok(()) => "succeeded".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        report.note("reset of the core", value);
+        report.reset(result);
     }
 
     pub(super) fn describe(&self) -> Vec<(&'static str, String)> {
@@ -78,6 +78,7 @@ impl Subject {
                 "device",
                 format!("neuron{} at {}", self.node.index(), identity.bdf),
             ),
+            ("node", self.kind.to_owned()),
             ("core", self.core.to_string()),
             ("architecture", format!("v{}", identity.arch.raw())),
             ("revision", identity.revision.to_string()),
@@ -126,5 +127,13 @@ impl Subject {
         let mut value = [0];
         self.node.read_registers(&[offset], &mut value)?;
         Ok(value[0])
+    }
+}
+
+/// Reports are sent to people who have to know whether it was a device that answered.
+fn kind(node: &Path) -> &'static str {
+    match std::fs::metadata(node) {
+        Ok(metadata) if metadata.file_type().is_char_device() => "a character device",
+        _ => "no character device: what answers is an emulation",
     }
 }
