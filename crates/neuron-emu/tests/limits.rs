@@ -104,9 +104,13 @@ fn a_hard_limit_that_is_too_low_is_named_with_its_value() {
     }
     let output = program("low-hard-limit").output().unwrap();
     assert!(output.status.success());
-    let expected = "seccomp notification needs room for 1024 descriptors, and the hard limit of open files is 512 \
-        (`ulimit -Hn`), which this process may not raise";
-    assert_eq!(said(&output.stdout), [expected; 3]);
+    // All three ways to ask say the same, and with the values.
+    let said = said(&output.stdout);
+    assert_eq!(said.len(), 3);
+    for line in &said {
+        assert!(line.contains("1024") && line.contains("512"), "{line}");
+        assert_eq!(*line, said[0]);
+    }
 }
 
 /// As the kernel has it, and not what the call says that puts the descriptor in place.
