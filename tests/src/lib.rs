@@ -1,4 +1,5 @@
-//! What the tests in `tests/` share: the machines that they run on, a life of a runtime, and a device that meddles.
+//! What the tests in `tests/` share: the machines that they run on, a life of a runtime, programs that play a role, and a device that
+//! meddles.
 //!
 //! ```text
 //!   test ── Rig ──┬── a simulated machine
@@ -11,6 +12,7 @@ pub mod life;
 mod meddler;
 pub mod preloaded;
 pub mod rig;
+pub mod role;
 
 pub use emulated::Emulated;
 pub use meddler::{AlterDoorbell, AlterWrite, Meddler};

@@ -8,10 +8,11 @@
 )]
 
 use lane_tests::life::Means;
+use lane_tests::role;
 use neuron_emu::{Config, Emulator, Supervised};
 use nrta::{Backend, Builder, Runtime, Status};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 const ROLE: &str = "LANE_TESTS_DRIVER_GONE";
@@ -22,14 +23,6 @@ fn say(text: &str) {
     let mut output = std::io::stdout();
     writeln!(output, "\n> {text}").unwrap();
     output.flush().unwrap();
-}
-
-fn in_role(role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["role", "--exact", "--nocapture"])
-        .env(ROLE, role);
-    command
 }
 
 fn builder() -> Builder {
@@ -49,7 +42,10 @@ fn role() {
                 ..Config::default()
             };
             let emulator = Emulator::start(config).unwrap();
-            match Supervised::spawn(&emulator, &mut in_role("program")) {
+            match Supervised::spawn(
+                &emulator,
+                role::program(ROLE, "program").stdout(Stdio::inherit()),
+            ) {
                 // It is killed here.
                 Ok(mut program) => drop(program.wait()),
                 Err(why) => say(&format!("skipped: {why}")),
@@ -81,7 +77,7 @@ fn role() {
 
 #[test]
 fn a_program_whose_driver_goes_away_is_refused_closes_and_ends() {
-    let mut driver = in_role("driver").stdout(Stdio::piped()).spawn().unwrap();
+    let mut driver = role::program(ROLE, "driver").spawn().unwrap();
     let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
     let mut said = lines.filter_map(|line| Some(line.unwrap().strip_prefix("> ")?.to_owned()));
     let first = said.next().unwrap();

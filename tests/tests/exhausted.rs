@@ -8,9 +8,9 @@
 )]
 
 use lane_tests::life::{Failed, Means};
+use lane_tests::role;
 use neuron_emu::config::{DriverFault, DriverRule};
-use neuron_emu::seccomp::{SpawnError, run_in};
-use neuron_emu::{Config, Emulator, Supervised};
+use neuron_emu::seccomp::run_in;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -18,11 +18,8 @@ use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use nrta::{Backend, Builder, Runtime, Status};
-use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 const ROLE: &str = "LANE_TESTS_EXHAUSTED";
 /// Descriptors of devices have numbers from here on, under the emulator.
@@ -36,15 +33,6 @@ const MOST: i32 = 6;
 const PLENTY: i32 = 30;
 /// Occasions that one life has, at most.
 const MOST_ALLOCATIONS: u64 = 400;
-
-fn emulator() -> Arc<Emulator> {
-    let config = Config {
-        hbm_bytes: 128 << 20,
-        host_bytes: 64 << 20,
-        ..Config::default()
-    };
-    Emulator::start(config).unwrap()
-}
 
 fn builder() -> Builder {
     Runtime::builder().backend(Backend::RealDriver)
@@ -159,43 +147,9 @@ fn role() {
     }
 }
 
-/// What the program says in a role; `None` where system calls cannot be answered.
-fn play(role: &str) -> Option<String> {
-    let emulator = emulator();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["role", "--exact", "--nocapture"])
-        .env(ROLE, role)
-        .stdout(Stdio::piped());
-    let mut program = match Supervised::spawn(&emulator, &mut command) {
-        Ok(program) => program,
-        Err(SpawnError::Unavailable(why)) => {
-            println!("skipped: {why}");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
-    };
-    let mut text = String::new();
-    let mut output = program.child().stdout.take().unwrap();
-    output.read_to_string(&mut text).unwrap();
-    assert!(program.wait().unwrap().success(), "{text}");
-    check(&emulator, role);
-    let said = text.lines().find_map(|line| line.strip_prefix("> "));
-    Some(said.unwrap().to_owned())
-}
-
-fn check(emulator: &Emulator, what: &str) {
-    assert_eq!(emulator.bugs(), [], "{what}");
-    let remains = emulator.remains();
-    assert!(
-        remains.is_clean() && remains.marks.is_empty(),
-        "{what}: {remains}"
-    );
-}
-
 #[test]
 fn r1_every_small_number_of_descriptors_is_refused_by_name_or_suffices() {
-    if let Some(said) = play("numbers") {
+    if let Some(said) = role::play(ROLE, "numbers") {
         println!("{said}");
         assert!(said.contains("false") && said.contains("true"), "{said}");
     }
@@ -203,7 +157,7 @@ fn r1_every_small_number_of_descriptors_is_refused_by_name_or_suffices() {
 
 #[test]
 fn r1_every_small_limit_of_descriptors_is_refused_by_name() {
-    if let Some(said) = play("limits") {
+    if let Some(said) = role::play(ROLE, "limits") {
         assert_eq!(said, "done");
     }
 }
@@ -230,7 +184,7 @@ fn r1_no_number_left_in_the_process_of_the_emulator() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     // CAST: a small positive number.
     setrlimit(Resource::RLIMIT_NOFILE, NUMBERS as u64, hard).unwrap();
-    let emulator = emulator();
+    let emulator = role::small_device();
     let mut ends = Vec::new();
     let lives = || {
         for left in (0..MOST).chain([PLENTY]) {
@@ -261,7 +215,7 @@ fn r1_no_number_left_in_the_process_of_the_emulator() {
         (ends[0], ends.last().copied()),
         ([false; 2], Some([true; 2]))
     );
-    check(&emulator, "in one process");
+    role::check_clean(&emulator, "in one process");
 }
 
 /// From each allocation on, until there are no more of them.
@@ -272,7 +226,7 @@ fn r1_memory_that_has_run_out_from_any_allocation_on() {
     let directory = Path::new("/dev/exhausted");
     for from in 0..MOST_ALLOCATIONS {
         let what = format!("no memory from allocation {from} on");
-        let emulator = emulator();
+        let emulator = role::small_device();
         emulator.inject(DriverRule {
             from,
             ..DriverRule::always(DriverFault::NoMemory)
@@ -282,7 +236,7 @@ fn r1_memory_that_has_run_out_from_any_allocation_on() {
             Ok(lived) => lived,
             Err(why) => return println!("skipped: {why}"),
         };
-        check(&emulator, &what);
+        role::check_clean(&emulator, &what);
         match lived {
             Ok(labels) => {
                 assert_eq!(labels, expected);

@@ -7,11 +7,12 @@
 )]
 
 use lane_tests::DIGITS;
+use lane_tests::role;
 use neuron_emu::seccomp::SpawnError;
 use neuron_emu::{Config, Emulator, Supervised};
 use nrta::{Backend, Model, Runtime};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
 const ROLE: &str = "LANE_TESTS_KILLED";
@@ -81,22 +82,12 @@ fn role() {
     }
 }
 
-fn program() -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["role", "--exact", "--nocapture"])
-        .env(ROLE, "1")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
 /// Runs the program, and kills it after so many of its lines and turns; what it said.
 fn run_and_kill(
     emulator: &Arc<Emulator>,
     kill: Option<(u64, u64)>,
 ) -> Result<Vec<String>, SpawnError> {
-    let mut program = Supervised::spawn(emulator, &mut program())?;
+    let mut program = Supervised::spawn(emulator, role::program(ROLE, "1").stderr(Stdio::piped()))?;
     let output = program.child().stdout.take().unwrap();
     let mut said = Vec::new();
     let mut lines = BufReader::new(output).lines();
@@ -114,16 +105,6 @@ fn run_and_kill(
     }
     program.wait().unwrap();
     Ok(said)
-}
-
-/// What the driver cleans is clean: files, attachments, chunks, datastores, locks, marks.
-fn check(emulator: &Emulator, what: &str) {
-    assert_eq!(emulator.bugs(), [], "{what}");
-    let remains = emulator.remains();
-    assert!(
-        remains.is_clean() && remains.marks.is_empty(),
-        "{what}: {remains}"
-    );
 }
 
 #[test]
@@ -170,6 +151,6 @@ fn rounds(seed: u64) {
             Ok(said) if is_healthy => assert_eq!(said.last(), Some(&expected), "{what}"),
             Ok(said) => assert_eq!(said.len() as u64, lines, "{what}: {said:?}"),
         }
-        check(&emulator, &what);
+        role::check_clean(&emulator, &what);
     }
 }

@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct OwnDirectory {
     place: PathBuf,
     owner: u32,
-    _lock: Flock<OwnedFd>,
+    /// There until this is dropped.
+    lock: Option<Flock<OwnedFd>>,
 }
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -48,7 +49,7 @@ impl OwnDirectory {
                     return Ok(Self {
                         place,
                         owner,
-                        _lock: lock,
+                        lock: Some(lock),
                     });
                 }
                 // Swept by somebody of another namespace, before it was locked.
@@ -75,6 +76,11 @@ impl OwnDirectory {
 impl Drop for OwnDirectory {
     fn drop(&mut self) {
         self.remove();
+        let lock = self.lock.take();
+        if self.owner != std::process::id() {
+            // A child of a fork has the lock together with its parent, and who lets go of it does so for both.
+            core::mem::forget(lock);
+        }
     }
 }
 
@@ -82,8 +88,10 @@ impl Drop for OwnDirectory {
 pub(crate) fn sweep(parent: &Path, prefix: &str) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let place = entry.path();
-        if is_abandoned(&place, prefix) {
-            // Somebody else sweeps, or may and we may not.
+        if is_running(&place, prefix) == Some(false)
+            && let Ok(_locked) = lock(&place)
+        {
+            // Somebody else sweeps, or may and we may not. Locked meanwhile: nobody makes it theirs.
             let _stays = std::fs::remove_dir_all(place);
         }
     }
@@ -91,14 +99,16 @@ pub(crate) fn sweep(parent: &Path, prefix: &str) {
 
 /// Whether a path is that of such a directory, and it or who had it is gone.
 pub(crate) fn is_abandoned(place: &Path, prefix: &str) -> bool {
-    let Some(owner) = owner(place, prefix) else {
+    let Some(is_running) = is_running(place, prefix) else {
         return false;
     };
-    if !place.exists() {
-        return true;
-    }
-    let is_running = Path::new(&format!("/proc/{owner}")).exists();
-    !is_running && lock(place).is_ok()
+    !place.exists() || !is_running && lock(place).is_ok()
+}
+
+/// Whether a process is there that has the number in a name; `None` for another name.
+fn is_running(place: &Path, prefix: &str) -> Option<bool> {
+    let owner = owner(place, prefix)?;
+    Some(Path::new(&format!("/proc/{owner}")).exists())
 }
 
 /// The process id in a name.

@@ -105,6 +105,7 @@ fn under_seccomp(mut run: Run) -> u8 {
     if let Some(trace) = trace {
         trace.write(&emulator);
     }
+    emulator.remove_sysfs();
     let bugs: Vec<String> = emulator.bugs().iter().map(ToString::to_string).collect();
     conclude(status, &bugs)
 }

@@ -49,6 +49,12 @@ impl Emulator {
         Ok(root.unwrap_or_default())
     }
 
+    /// Removes the directory before its time: who serves calls has the emulator for a moment longer than who waits for the
+    /// program.
+    pub fn remove_sysfs(&self) {
+        drop(self.sysfs.lock().take());
+    }
+
     /// Whether a path is that of such a directory of an emulator that is gone: a link to it can be replaced.
     #[must_use]
     pub fn is_abandoned_sysfs(root: &Path) -> bool {

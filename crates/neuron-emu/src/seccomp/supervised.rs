@@ -117,7 +117,7 @@ impl Supervised {
         self.child.wait()
     }
 
-    /// As [`Supervised::wait`], without waiting: `None` while it runs.
+    /// As [`Supervised::wait`], without waiting for its end: `None` while it runs.
     ///
     /// # Errors
     /// As [`Child::try_wait`].

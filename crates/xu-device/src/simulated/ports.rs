@@ -134,6 +134,8 @@ impl Ports<'_> {
                 hardware.take_note_of_opening(queue)
             }
             None => {
+                // Until it is known to be held: whoever changes that changes the queues that there are.
+                let engines = hardware.held_engines.lock();
                 let opened = Arc::clone(
                     hardware
                         .other_queues
@@ -141,9 +143,8 @@ impl Ports<'_> {
                         .entry((engine, queue))
                         .or_default(),
                 );
-                let held = hardware.held_engines.lock().contains(&engine);
                 let mut opened = opened.lock();
-                opened.hold(held);
+                opened.hold(engines.contains(&engine));
                 opened.program(tx, rx);
                 Ok(())
             }
@@ -209,13 +210,14 @@ impl Ports<'_> {
         } else {
             engines.remove(&engine);
         }
-        drop(engines);
-        self.for_each_queue(engine, |queue| {
+        self.for_each_queue(engine, |queue, is_of_core| {
             queue.hold(held);
-            if matches!(hardware.host_clock, HostClock::Real) {
+            // In virtual time a core walks its queues when it is stepped. Nobody steps the others.
+            if !is_of_core || matches!(hardware.host_clock, HostClock::Real) {
                 queue.walk(&hardware.bus, 0, 0);
             }
         });
+        drop(engines);
         Ok(())
     }
 
@@ -225,18 +227,19 @@ impl Ports<'_> {
     /// [`DeviceError::Lost`].
     pub fn abort_engine(self, engine: u32) -> Result<(), DeviceError> {
         self.0.hardware.check_alive()?;
-        self.for_each_queue(engine, Queue::abort);
+        self.for_each_queue(engine, |queue, _| queue.abort());
         Ok(())
     }
 
-    /// Changes the queues of an engine. Cores whose requests one of them brings look at it again.
-    fn for_each_queue(self, engine: u32, change: impl Fn(&mut Queue)) {
+    /// Changes the queues of an engine, of which those of cores are marked. Cores whose requests one of them brings look at it
+    /// again.
+    fn for_each_queue(self, engine: u32, change: impl Fn(&mut Queue, bool)) {
         let hardware = &self.0.hardware;
         for core in hardware.tpbs.iter() {
             let tpb = core.index;
             for (index, queue) in (0..).zip(&core.dma) {
                 if map::engine_of(DmaQueue { tpb, index }).0 == engine {
-                    change(&mut queue.lock());
+                    change(&mut queue.lock(), true);
                     core.nudge();
                 }
             }
@@ -246,7 +249,7 @@ impl Ports<'_> {
         let queues: Vec<_> = of_engine.map(|(_, queue)| Arc::clone(queue)).collect();
         drop(others);
         for queue in queues {
-            change(&mut queue.lock());
+            change(&mut queue.lock(), false);
         }
     }
 

@@ -165,6 +165,26 @@ fn lengths_that_differ_abort_until_the_queue_is_initialised_again() {
     assert_eq!(again.start(1, 1), QueueStatus::Running);
 }
 
+/// In virtual time nobody steps a queue that belongs to no core.
+#[test]
+fn an_engine_that_is_held_moves_nothing_until_it_runs_and_one_that_aborts_gives_up() {
+    for config in [stepped(1, 0), small(1, 0)] {
+        let machine = Machine::start(config).unwrap();
+        let mut queue = Uneven::new(&machine, 4, 4);
+        let word = queue.word();
+        machine.write(queue.from, b"move").unwrap();
+        queue.source(4);
+        queue.destination(4);
+        machine.ports().hold_engine(ENGINE, true).unwrap();
+        assert_eq!(queue.start(1, 1), QueueStatus::Running);
+        assert_eq!(queue.word(), word);
+        machine.ports().hold_engine(ENGINE, false).unwrap();
+        assert_eq!(queue.word().to_le_bytes(), *b"move");
+        machine.ports().abort_engine(ENGINE).unwrap();
+        assert_eq!(queue.start(1, 1), QueueStatus::Aborted);
+    }
+}
+
 #[test]
 fn a_queue_without_rings_is_closed_and_starting_it_does_nothing() {
     let machine = Machine::start(small(1, 0)).unwrap();

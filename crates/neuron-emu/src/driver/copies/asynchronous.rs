@@ -14,6 +14,7 @@ use super::between::{Copy, copy_now, queue_of};
 use super::{in_time, named};
 use crate::driver::call::{Call, Failure, Handled};
 use crate::driver::device::Device;
+use crate::driver::rings;
 use std::collections::{BTreeMap, VecDeque};
 use xu_abi::driver::errno::{EINVAL, EPERM};
 use xu_abi::driver::{
@@ -96,14 +97,16 @@ impl Copies {
         }
     }
 
-    /// Makes the copies of a queue in their order, as far as that of the slot. What came of it, if there is one.
+    /// Makes the copies of a queue in their order, as far as that of the slot. What came of it, if there is one. Through an engine
+    /// that does not run none is made: they time out.
     fn run_to(&mut self, device: &Device, queue: QueueKey, slot: Slot) -> Option<Handled> {
+        let runs = rings::runs(device, queue.engine);
         let queue = self.queues.get_mut(&queue)?;
         let last = queue.iter().position(|pending| pending.slot == slot)?;
         let mut handled = None;
         for Pending { copy, .. } in queue.drain(..=last) {
-            let copied = device.chip.copy(copy.from, copy.to, copy.bytes);
-            handled = Some(copied.map_err(|_| Failure::Errno(EPERM)));
+            let is_made = runs && device.chip.copy(copy.from, copy.to, copy.bytes).is_ok();
+            handled = Some(is_made.then_some(()).ok_or(Failure::Errno(EPERM)));
         }
         handled
     }

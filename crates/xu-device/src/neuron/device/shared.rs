@@ -17,12 +17,16 @@ use core::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Instant;
 
 /// A reset lasts minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// In a child of a fork the lock may be held for ever, by a thread that is not there. [`HOLDER`] says so but for the moment after it
-/// was taken: the first to come in a child waits no longer than this.
+/// was taken: a child waits no longer than this for a lock that nobody says to have.
 const PATIENCE_OF_A_CHILD: Duration = Duration::from_secs(1);
+/// Between two looks of a child.
+const PAUSE_OF_A_CHILD: Duration = Duration::from_millis(5);
 
 static SHARED: Mutex<Shared> = Mutex::new(Shared {
     claims: Vec::new(),
@@ -33,8 +37,8 @@ static SHARED: Mutex<Shared> = Mutex::new(Shared {
 /// had stored.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
 
-/// The process that has had the lock last, 0 while none has. Relaxed: as [`HOLDER`].
-static LAST: AtomicU32 = AtomicU32::new(0);
+/// The process that asked for the lock first, 0 while none has: any other is a child of it. Relaxed: as [`HOLDER`].
+static FIRST: AtomicU32 = AtomicU32::new(0);
 
 /// The lock, held.
 #[derive(Debug)]
@@ -94,17 +98,14 @@ impl Shared {
     /// [`DriverError::Forked`] when a thread of the parent had it when it forked.
     pub(super) fn lock() -> Result<Held, DriverError> {
         let here = Owner::here().pid();
-        if ![0, here].contains(&HOLDER.load(Ordering::Relaxed)) {
-            return Err(DriverError::Forked);
-        }
-        let patience = if [0, here].contains(&LAST.load(Ordering::Relaxed)) {
-            PATIENCE
-        } else {
-            PATIENCE_OF_A_CHILD
+        let known = FIRST.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed);
+        let is_child = known.is_err_and(|first| first != here);
+        let guard = match is_child {
+            true => lock_in_a_child(here),
+            false => SHARED.try_lock_for(PATIENCE),
         };
-        let guard = SHARED.try_lock_for(patience).ok_or(DriverError::Forked)?;
+        let guard = guard.ok_or(DriverError::Forked)?;
         HOLDER.store(here, Ordering::Relaxed);
-        LAST.store(here, Ordering::Relaxed);
         Ok(Held(guard))
     }
 
@@ -160,6 +161,28 @@ impl Shared {
     }
 }
 
+/// Looks again and again: who parks takes a lock of all that park, which a thread of the parent may have had, too.
+fn lock_in_a_child(here: u32) -> Option<MutexGuard<'static, Shared>> {
+    let begun = Instant::now();
+    let mut last_seen = begun;
+    loop {
+        let holder = HOLDER.load(Ordering::Relaxed);
+        if holder == here {
+            // A thread of this process, which gives it back.
+            last_seen = Instant::now();
+        } else if holder != 0 || last_seen.elapsed() > PATIENCE_OF_A_CHILD {
+            return None;
+        }
+        if let Some(guard) = SHARED.try_lock() {
+            return Some(guard);
+        }
+        if begun.elapsed() > PATIENCE {
+            return None;
+        }
+        thread::sleep(PAUSE_OF_A_CHILD);
+    }
+}
+
 /// Opened on the lowest device that there is, since those below cannot be claimed through it.
 fn first_claims(
     kernel: &Arc<dyn Kernel>,
@@ -192,11 +215,17 @@ mod tests {
         assert_eq!(Shared::lock().err(), Some(DriverError::Forked));
         HOLDER.store(0, Ordering::Relaxed);
         // As one finds it whose parent had just taken the lock, and not yet said so.
-        LAST.store(Owner::here().pid() + 1, Ordering::Relaxed);
+        FIRST.store(Owner::here().pid() + 1, Ordering::Relaxed);
         let held = SHARED.lock();
         assert_eq!(Shared::lock().err(), Some(DriverError::Forked));
-        drop(held);
+        // A thread of its own has it, for as long as it takes.
+        HOLDER.store(Owner::here().pid(), Ordering::Relaxed);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| Shared::lock().is_ok());
+            drop(held);
+            assert!(waiting.join().unwrap());
+        });
         assert!(Shared::lock().is_ok());
-        assert_eq!(LAST.load(Ordering::Relaxed), Owner::here().pid());
+        FIRST.store(Owner::here().pid(), Ordering::Relaxed);
     }
 }
