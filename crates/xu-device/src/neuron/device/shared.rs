@@ -211,11 +211,11 @@ mod tests {
     fn p1_a_child_does_not_wait_for_a_thread_that_it_has_not_got() {
         drop(Shared::lock().unwrap());
         // As a child finds it, whose parent was opening a device.
+        FIRST.store(Owner::here().pid() + 1, Ordering::Relaxed);
         HOLDER.store(Owner::here().pid() + 1, Ordering::Relaxed);
         assert_eq!(Shared::lock().err(), Some(DriverError::Forked));
         HOLDER.store(0, Ordering::Relaxed);
         // As one finds it whose parent had just taken the lock, and not yet said so.
-        FIRST.store(Owner::here().pid() + 1, Ordering::Relaxed);
         let held = SHARED.lock();
         assert_eq!(Shared::lock().err(), Some(DriverError::Forked));
         // A thread of its own has it, for as long as it takes.
