@@ -14,6 +14,7 @@ use super::between::{Copy, copy_now, queue_of};
 use super::{in_time, named};
 use crate::driver::call::{Call, Failure, Handled};
 use crate::driver::device::Device;
+use crate::driver::rings;
 use std::collections::{BTreeMap, VecDeque};
 use xu_abi::driver::errno::{EINVAL, EPERM};
 use xu_abi::driver::{
@@ -96,10 +97,15 @@ impl Copies {
         }
     }
 
-    /// Makes the copies of a queue in their order, as far as that of the slot. What came of it, if there is one.
+    /// Makes the copies of a queue in their order, as far as that of the slot. What came of it, if there is one. An engine that does
+    /// not run makes none.
     fn run_to(&mut self, device: &Device, queue: QueueKey, slot: Slot) -> Option<Handled> {
+        if !rings::runs(device, queue.engine) {
+            return None;
+        }
         let queue = self.queues.get_mut(&queue)?;
-        let last = queue.iter().position(|pending| pending.slot == slot)?;
+        // Two of a slot have waited while the engine did not run.
+        let last = queue.iter().rposition(|pending| pending.slot == slot)?;
         let mut handled = None;
         for Pending { copy, .. } in queue.drain(..=last) {
             let copied = device.chip.copy(copy.from, copy.to, copy.bytes);
@@ -116,13 +122,15 @@ impl Copies {
     }
 }
 
-/// Makes every copy that has been started: a process goes, and its memory with it.
+/// Makes every copy that has been started: a process goes, and its memory with it. What waits for an engine that does not run is
+/// never made.
 pub(in crate::driver) fn finish(device: &Device) {
     let mut copies = device.copies.lock();
     let queues: Vec<QueueKey> = copies.queues.keys().copied().collect();
     for queue in queues {
         copies.run_queue(device, queue);
     }
+    copies.queues.clear();
 }
 
 /// Forgets what has been started and was not made through the copy queue of a core, whose rings go: how many copies.
