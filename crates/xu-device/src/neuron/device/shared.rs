@@ -17,12 +17,14 @@ use core::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 /// A reset lasts minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// In a child of a fork the lock may be held for ever, by a thread that is not there. [`HOLDER`] says so but for the moment after it
-/// was taken: the first to come in a child waits no longer than this.
+/// was taken: until one thread of a child has had it, they wait no longer than this.
 const PATIENCE_OF_A_CHILD: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 static SHARED: Mutex<Shared> = Mutex::new(Shared {
     claims: Vec::new(),
@@ -33,7 +35,7 @@ static SHARED: Mutex<Shared> = Mutex::new(Shared {
 /// had stored.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
 
-/// The process that has had the lock last, 0 while none has. Relaxed: as [`HOLDER`].
+/// The process that has had the lock last, or has asked for it first; 0 before that. Relaxed: as [`HOLDER`].
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// The lock, held.
@@ -97,12 +99,9 @@ impl Shared {
         if ![0, here].contains(&HOLDER.load(Ordering::Relaxed)) {
             return Err(DriverError::Forked);
         }
-        let patience = if [0, here].contains(&LAST.load(Ordering::Relaxed)) {
-            PATIENCE
-        } else {
-            PATIENCE_OF_A_CHILD
-        };
-        let guard = SHARED.try_lock_for(patience).ok_or(DriverError::Forked)?;
+        // Before it is asked for: who forks while the first has just got it leaves a child that knows whose it is.
+        let _had_before = LAST.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed);
+        let guard = take(here).ok_or(DriverError::Forked)?;
         HOLDER.store(here, Ordering::Relaxed);
         LAST.store(here, Ordering::Relaxed);
         Ok(Held(guard))
@@ -160,6 +159,26 @@ impl Shared {
     }
 }
 
+/// Waits for the lock, in the process `here`.
+///
+/// In a child without parking: what threads park in is shared by all locks, and one of the parent's may have had that, too.
+fn take(here: u32) -> Option<MutexGuard<'static, Shared>> {
+    let deadline = Instant::now() + PATIENCE_OF_A_CHILD;
+    loop {
+        // Ours from the start, or by now: another thread of this child has had it.
+        if LAST.load(Ordering::Relaxed) == here {
+            return SHARED.try_lock_for(PATIENCE);
+        }
+        if let Some(guard) = SHARED.try_lock() {
+            return Some(guard);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
 /// Opened on the lowest device that there is, since those below cannot be claimed through it.
 fn first_claims(
     kernel: &Arc<dyn Kernel>,
@@ -195,8 +214,21 @@ mod tests {
         LAST.store(Owner::here().pid() + 1, Ordering::Relaxed);
         let held = SHARED.lock();
         assert_eq!(Shared::lock().err(), Some(DriverError::Forked));
+        // Another thread of the child has it, and gives it back.
+        let asked = std::thread::spawn(|| Shared::lock().is_ok());
+        LAST.store(Owner::here().pid(), Ordering::Relaxed);
         drop(held);
+        assert!(asked.join().unwrap());
         assert!(Shared::lock().is_ok());
         assert_eq!(LAST.load(Ordering::Relaxed), Owner::here().pid());
+        // Who asks first is known before it has the lock.
+        LAST.store(0, Ordering::Relaxed);
+        let held = SHARED.lock();
+        let asks = std::thread::spawn(|| Shared::lock().is_ok());
+        while LAST.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        drop(held);
+        assert!(asks.join().unwrap());
     }
 }
