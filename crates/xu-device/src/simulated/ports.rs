@@ -141,9 +141,9 @@ impl Ports<'_> {
                         .entry((engine, queue))
                         .or_default(),
                 );
-                let held = hardware.held_engines.lock().contains(&engine);
+                let held = hardware.held_engines.lock();
                 let mut opened = opened.lock();
-                opened.hold(held);
+                opened.hold(held.contains(&engine));
                 opened.program(tx, rx);
                 Ok(())
             }
@@ -209,10 +209,12 @@ impl Ports<'_> {
         } else {
             engines.remove(&engine);
         }
-        drop(engines);
-        self.for_each_queue(engine, |queue| {
+        // The lock stays: a queue that is opened meanwhile is held as the others are.
+        let is_stepped = matches!(hardware.host_clock, HostClock::Virtual(_));
+        self.for_each_queue(engine, |queue, is_of_core| {
             queue.hold(held);
-            if matches!(hardware.host_clock, HostClock::Real) {
+            // In virtual time those of cores are walked step by step.
+            if !(is_of_core && is_stepped) {
                 queue.walk(&hardware.bus, 0, 0);
             }
         });
@@ -225,18 +227,19 @@ impl Ports<'_> {
     /// [`DeviceError::Lost`].
     pub fn abort_engine(self, engine: u32) -> Result<(), DeviceError> {
         self.0.hardware.check_alive()?;
-        self.for_each_queue(engine, Queue::abort);
+        self.for_each_queue(engine, |queue, _| queue.abort());
         Ok(())
     }
 
-    /// Changes the queues of an engine. Cores whose requests one of them brings look at it again.
-    fn for_each_queue(self, engine: u32, change: impl Fn(&mut Queue)) {
+    /// Changes the queues of an engine, which are told whether they are of a core. Cores whose requests one of them brings look at it
+    /// again.
+    fn for_each_queue(self, engine: u32, change: impl Fn(&mut Queue, bool)) {
         let hardware = &self.0.hardware;
         for core in hardware.tpbs.iter() {
             let tpb = core.index;
             for (index, queue) in (0..).zip(&core.dma) {
                 if map::engine_of(DmaQueue { tpb, index }).0 == engine {
-                    change(&mut queue.lock());
+                    change(&mut queue.lock(), true);
                     core.nudge();
                 }
             }
@@ -246,7 +249,7 @@ impl Ports<'_> {
         let queues: Vec<_> = of_engine.map(|(_, queue)| Arc::clone(queue)).collect();
         drop(others);
         for queue in queues {
-            change(&mut queue.lock());
+            change(&mut queue.lock(), false);
         }
     }
 

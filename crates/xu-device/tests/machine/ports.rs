@@ -166,6 +166,46 @@ fn lengths_that_differ_abort_until_the_queue_is_initialised_again() {
 }
 
 #[test]
+fn an_engine_that_is_held_moves_nothing_and_then_what_it_was_given() {
+    for config in [small(1, 0), stepped(1, 0)] {
+        let machine = Machine::start(config).unwrap();
+        let ports = machine.ports();
+        ports.hold_engine(ENGINE, true).unwrap();
+        // A queue that is opened on it waits with it.
+        let mut uneven = Uneven::new(&machine, 32, 32);
+        machine.write(uneven.from, 9u32.as_bytes()).unwrap();
+        uneven.source(4);
+        uneven.destination(4);
+        assert_eq!(uneven.start(1, 1), QueueStatus::Running);
+        assert_ne!(uneven.word(), 9);
+        ports.hold_engine(ENGINE, false).unwrap();
+        assert_eq!(uneven.word(), 9);
+        let (status, [tx, rx]) = ports.queue_state(ENGINE, QUEUE);
+        assert_eq!((status, tx.head, rx.head), (QueueStatus::Running, 1, 1));
+    }
+}
+
+#[test]
+fn queues_of_an_engine_that_aborts_move_nothing_until_they_are_initialised_again() {
+    for config in [small(1, 0), stepped(1, 0)] {
+        let machine = Machine::start(config).unwrap();
+        let mut uneven = Uneven::new(&machine, 32, 32);
+        machine.write(uneven.from, 9u32.as_bytes()).unwrap();
+        machine.ports().abort_engine(ENGINE).unwrap();
+        uneven.source(4);
+        uneven.destination(4);
+        assert_eq!(uneven.start(1, 1), QueueStatus::Aborted);
+        assert_ne!(uneven.word(), 9);
+        let mut again = Uneven::new(&machine, 32, 32);
+        machine.write(again.from, 9u32.as_bytes()).unwrap();
+        again.source(4);
+        again.destination(4);
+        assert_eq!(again.start(1, 1), QueueStatus::Running);
+        assert_eq!(again.word(), 9);
+    }
+}
+
+#[test]
 fn a_queue_without_rings_is_closed_and_starting_it_does_nothing() {
     let machine = Machine::start(small(1, 0)).unwrap();
     let ports = machine.ports();
