@@ -194,7 +194,7 @@ fn no_execution_allocates_on_one_core_or_two_on_a_switch_or_not(rig: &Rig) {
                         stager.commit(programs, &tensors, &prepared).unwrap();
                     });
                     for tpb in &cores {
-                        device.quiesce(*tpb, Duration::from_secs(2)).unwrap();
+                        device.quiesce(*tpb, Duration::from_secs(60)).unwrap();
                     }
                 }
                 allocations

@@ -23,8 +23,9 @@ use xu_device::neuron::{Node, System};
 const ROLE: &str = "LANE_TESTS_RESETTER";
 /// The core of the runtime.
 const CORE: u32 = 0;
-/// The first execution takes so long by itself.
+/// The first execution takes so long by itself, and longer where nobody came in time to reset its core.
 const WORK: Duration = Duration::from_millis(300);
+const MORE_WORK: Duration = Duration::from_millis(2400);
 /// Far more.
 const LIMIT: Duration = Duration::from_secs(3);
 /// In flight or queued.
@@ -69,9 +70,10 @@ impl Resetter {
     }
 }
 
-/// With the other process there, runs a test under the same driver. The first execution takes its time.
+/// With the other process there, runs a test under the same driver. The first execution takes so long.
 fn beside<T: Send>(
     directory: &str,
+    work: Duration,
     test: impl FnOnce(&Path, &mut Resetter) -> T + Send,
 ) -> Option<T> {
     let rule = Rule {
@@ -81,8 +83,8 @@ fn beside<T: Send>(
         },
         fault: Fault::SlowEngine {
             engine: Engine::Act,
-            // CAST: less than a second.
-            by_ns: WORK.as_nanos() as u64,
+            // CAST: some seconds.
+            by_ns: work.as_nanos() as u64,
         },
     };
     let emulator = Emulator::start(Config {
@@ -153,8 +155,11 @@ fn live(directory: &Path, meanwhile: impl FnOnce()) -> (Vec<Result<(), Status>>,
 
 #[test]
 fn d7_a_core_that_is_reset_while_it_runs_ends_what_is_in_flight_and_works_afterwards() {
-    beside("/dev/reset-meanwhile", |directory, resetter| {
+    let came_in_time = |directory: &Path, resetter: &mut Resetter| {
         let (outcomes, health) = live(directory, || resetter.reset());
+        if outcomes[0].is_ok() {
+            return false;
+        }
         let mut expected = vec![Err(Status::EXEC_UNIT_UNRECOVERABLE); REQUESTS];
         expected[0] = Err(Status::TIMEOUT);
         assert_eq!(outcomes, expected);
@@ -163,13 +168,22 @@ fn d7_a_core_that_is_reset_while_it_runs_ends_what_is_in_flight_and_works_afterw
             let again = live(directory, || ());
             assert_eq!(again, (vec![Ok(()); REQUESTS], Health::Healthy));
         }
-    });
+        true
+    };
+    if beside("/dev/reset-meanwhile", WORK, came_in_time) == Some(false) {
+        let late = beside("/dev/reset-meanwhile-longer", MORE_WORK, came_in_time);
+        assert_eq!(
+            late,
+            Some(true),
+            "the reset does nothing, or comes too late"
+        );
+    }
 }
 
 /// What the test above would see if the reset did nothing.
 #[test]
 fn an_execution_that_takes_its_time_succeeds_when_nobody_resets() {
-    beside("/dev/reset-by-nobody", |directory, _| {
+    beside("/dev/reset-by-nobody", WORK, |directory, _| {
         let (outcomes, health) = live(directory, || ());
         assert_eq!(
             (outcomes, health),

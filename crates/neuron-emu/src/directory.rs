@@ -88,27 +88,27 @@ impl Drop for OwnDirectory {
 pub(crate) fn sweep(parent: &Path, prefix: &str) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let place = entry.path();
-        if is_running(&place, prefix) == Some(false)
-            && let Ok(_locked) = lock(&place)
-        {
-            // Somebody else sweeps, or may and we may not. Locked meanwhile: nobody makes it theirs.
+        // Held until it is removed: who makes one of this name meanwhile does not get it.
+        if let Some(_held) = take(&place, prefix) {
+            // Somebody else sweeps, or may and we may not.
             let _stays = std::fs::remove_dir_all(place);
         }
     }
 }
 
-/// Whether a path is that of such a directory, and it or who had it is gone.
-pub(crate) fn is_abandoned(place: &Path, prefix: &str) -> bool {
-    let Some(is_running) = is_running(place, prefix) else {
-        return false;
-    };
-    !place.exists() || !is_running && lock(place).is_ok()
+/// Locks a directory whose process is gone, unless somebody has it all the same.
+fn take(place: &Path, prefix: &str) -> Option<Flock<OwnedFd>> {
+    let owner = owner(place, prefix)?;
+    if Path::new(&format!("/proc/{owner}")).exists() {
+        return None;
+    }
+    lock(place).ok()
 }
 
-/// Whether a process is there that has the number in a name; `None` for another name.
-fn is_running(place: &Path, prefix: &str) -> Option<bool> {
-    let owner = owner(place, prefix)?;
-    Some(Path::new(&format!("/proc/{owner}")).exists())
+/// Whether a path is that of such a directory, and it or who had it is gone.
+pub(crate) fn is_abandoned(place: &Path, prefix: &str) -> bool {
+    let is_gone = owner(place, prefix).is_some() && !place.exists();
+    is_gone || take(place, prefix).is_some()
 }
 
 /// The process id in a name.
@@ -177,6 +177,18 @@ mod tests {
         assert!(!is_abandoned(&place, PREFIX));
         drop(own);
         assert!(!place.exists() && is_abandoned(&place, PREFIX));
+    }
+
+    #[test]
+    fn nobody_else_gets_one_that_is_about_to_be_removed() {
+        let parent = parent("takes");
+        let place = parent.place().join(format!("{PREFIX}{}-1", gone()));
+        std::fs::create_dir(&place).unwrap();
+        let taken = take(&place, PREFIX).unwrap();
+        assert_eq!(lock(&place).err(), Some(Errno::EWOULDBLOCK));
+        assert!(take(&place, PREFIX).is_none() && !is_abandoned(&place, PREFIX));
+        drop(taken);
+        assert!(is_abandoned(&place, PREFIX));
     }
 
     #[test]

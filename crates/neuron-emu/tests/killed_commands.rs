@@ -45,8 +45,9 @@ fn a_command_that_was_killed_has_its_directory_removed_by_the_next() {
     );
     assert!(directory.join("module/neuron/version").exists());
     killed.kill().unwrap();
-    killed.wait().unwrap();
+    // Its number is its own until it is waited for, so that no other command removes it yet.
     assert!(directory.exists(), "it had no chance");
+    killed.wait().unwrap();
     assert!(
         neuron_emu()
             .args(["--", "true"])

@@ -16,7 +16,7 @@ lane_tests::on_both! {
 
 /// Waits until no queue has anything left to move; one that has stopped has not.
 fn settle(machine: &Arc<dyn Device>) {
-    assert_eq!(machine.quiesce(CORE, Duration::from_secs(2)), Ok(()));
+    assert_eq!(machine.quiesce(CORE, Duration::from_secs(60)), Ok(()));
 }
 
 fn transfers_move_bytes_for_five_laps(rig: &Rig) {

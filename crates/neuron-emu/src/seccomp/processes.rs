@@ -11,8 +11,8 @@
 //!   that has ended can be another's at once, so an end is believed when the descriptor of the process says so, and a call
 //!   under the number of one that has ended is another's: it is served when the end is through.
 //!
-//! Locks: one, for everything here. It is not held while the driver serves an ioctl, an open or a mapping; what ends, closes
-//! and duplicates is told to the driver under it, so that it is told in order.
+//! Locks: one, for everything here. It is held while the driver is told of duplicates, closes and ends that no call tells, and not while
+//! it serves a call.
 
 use super::filter::RESERVED;
 use super::listener::{Listener, Notification, Place};

@@ -117,7 +117,8 @@ impl Supervised {
         self.child.wait()
     }
 
-    /// As [`Supervised::wait`], without waiting for its end: `None` while it runs.
+    /// As [`Supervised::wait`], without waiting for its end: `None` while it runs. Once it has ended, the calls of it that the driver
+    /// still has are waited for.
     ///
     /// # Errors
     /// As [`Child::try_wait`].

@@ -186,11 +186,12 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn allocate(node: &Node, mem_type: u32) -> Answer {
+    let mut handle = 0u64;
     let argument = MemAllocV2MemType64 {
         size: 4096,
         host_memory: 1,
         mem_type,
-        mem_handle: address_of(&mut 0u64),
+        mem_handle: address_of(&mut handle),
         ..MemAllocV2MemType64::ZEROED
     };
     node.call(row::MEM_ALLOC_V2MT64, argument)
@@ -198,7 +199,8 @@ fn allocate(node: &Node, mem_type: u32) -> Answer {
 
 /// A fork has the descriptor, and is not attached.
 fn in_a_child(node: &Node) -> Answer {
-    // SAFETY: the child makes one system call on what it has on its stack, and exits: it takes no lock and allocates nothing.
+    // SAFETY: the child makes one call on what it has on its stack, and exits. Under the preloaded library that call allocates, which
+    // the C library permits, and locks standard error, which nobody else writes to meanwhile.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
             let code = match allocate(node, 0) {
@@ -237,11 +239,11 @@ fn state(node: &Node, eng_id: u32, qid: u32) -> Answer {
 }
 
 fn registers(node: &Node, bar: u32, address: u64, count: u32) -> Answer {
-    let mut addresses = [address; 2];
+    let (mut addresses, mut values) = ([address; 2], [0u32; 2]);
     let argument = BarRw {
         bar,
         address: address_of(&mut addresses),
-        data: address_of(&mut [0u32; 2]),
+        data: address_of(&mut values),
         count,
         ..BarRw::ZEROED
     };

@@ -5,11 +5,11 @@ use crate::user::{DEVICE, User, warnings};
 use neuron_emu::config::{DriverFault, DriverRule};
 use xu_abi::driver::errno::{Answer, EINVAL, EPERM};
 use xu_abi::driver::ioctl::{
-    DMA_ENG_SET_STATE, MEM_COPY_ASYNC, MEM_COPY_ASYNC_WAIT, MEM_COPY_ASYNC64, MEM_COPY64, NC_RESET,
+    MEM_COPY_ASYNC, MEM_COPY_ASYNC_WAIT, MEM_COPY_ASYNC64, MEM_COPY64, NC_RESET,
 };
 use xu_abi::driver::{
-    CHAIN_START, DeviceReset, DmaEngSetState, EngineState, MAX_ASYNC_COPY, MemAllocV2MemType64,
-    MemCopy64, MemCopyAsync, MemCopyAsync64, MemCopyAsyncWait,
+    CHAIN_START, DeviceReset, MAX_ASYNC_COPY, MemAllocV2MemType64, MemCopy64, MemCopyAsync,
+    MemCopyAsync64, MemCopyAsyncWait,
 };
 
 /// Starts a copy of `size` bytes from offset to offset of one chunk.
@@ -210,31 +210,6 @@ fn a_reset_of_a_core_loses_the_copies_through_it_and_no_others() {
     assert_eq!(wait(&user, elsewhere, 1), Answer::Done);
     assert_eq!(user.read(chunk, 10, 1), [0xA5]);
     assert_eq!(user.read(elsewhere, 10, 1), [7]);
-}
-
-/// Neither by who takes their slot nor by the end of a process.
-#[test]
-fn copies_that_wait_at_an_engine_that_is_stopped_are_not_made() {
-    let emulator = emulator(|_| ());
-    let (user, other) = (User::new(&emulator, 1), User::new(&emulator, 2));
-    let chunk = user.device(4096);
-    let tell = |state: EngineState| {
-        // That of the copies of core 0.
-        let mut told = DmaEngSetState {
-            eng_id: 32,
-            state: state.raw(),
-        };
-        assert_eq!(user.call(&DMA_ENG_SET_STATE, &mut told), Answer::Done);
-    };
-    assert_eq!(user.write(chunk, 0, &[7]), Answer::Done);
-    assert_eq!(start(&user, chunk, 0, 10, 1, CHAIN_START), Ok(1));
-    tell(EngineState::Disable);
-    assert_eq!(start(&user, chunk, 0, 11, 1, CHAIN_START), Ok(1));
-    drop(other);
-    emulator.exited(2);
-    tell(EngineState::Normal);
-    assert_eq!(wait(&user, chunk, 1), Answer::Errno(EINVAL));
-    assert_eq!(user.read(chunk, 10, 2), [0xA5; 2]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::queues::{ENGINE, QUEUE, fill, init, pair, start, state};
 use crate::user::{DEVICE, User};
 use neuron_emu::Emulator;
 use xu_abi::RingId;
-use xu_abi::driver::errno::{Answer, EPERM};
+use xu_abi::driver::errno::{Answer, EINVAL, EPERM};
 use xu_abi::driver::ioctl::{
     DMA_ENG_SET_STATE, DMA_QUEUE_INIT, MEM_COPY_ASYNC_WAIT, MEM_COPY_ASYNC64, MEM_COPY64, NC_RESET,
     PROGRAM_ENGINE_NC64,
@@ -162,6 +162,60 @@ fn after_a_reset_of_its_core_an_engine_runs_and_what_it_was_given_is_lost() {
     assert_eq!(bench.start(), (true, 1));
 }
 
+/// Starts a copy of the driver's own inside a chunk.
+fn begin(user: &User<'_>, chunk: u64) -> Answer {
+    let mut copy = MemCopyAsync64 {
+        src: chunk,
+        dst: chunk,
+        size: 4,
+        dst_offset: 8,
+        pwait_handle: CHAIN_START,
+        ..MemCopyAsync64::ZEROED
+    };
+    user.call(&MEM_COPY_ASYNC64, &mut copy)
+}
+
+fn wait(user: &User<'_>, chunk: u64) -> Answer {
+    let mut wait = MemCopyAsyncWait {
+        src: chunk,
+        dst: chunk,
+        pwait_handle: 1,
+        ..MemCopyAsyncWait::ZEROED
+    };
+    user.call(&MEM_COPY_ASYNC_WAIT, &mut wait)
+}
+
+/// Starts one, has its engine stop, and lets something happen: what there is once it runs again.
+fn waiting(meanwhile: impl FnOnce(&Emulator, &User<'_>, u64)) -> (Vec<u8>, Answer, Vec<u8>) {
+    let emulator = emulator(|_| ());
+    let bench = Bench::new(&emulator);
+    let user = &bench.user;
+    let chunk = user.allocate(DEVICE);
+    assert_eq!(user.write(chunk, 0, b"copy"), Answer::Done);
+    assert_eq!(user.fill(chunk, 8, 0, 4), Answer::Done);
+    assert_eq!(begin(user, chunk), Answer::Done);
+    bench.set(COPIES[0], EngineState::Disable);
+    meanwhile(&emulator, user, chunk);
+    bench.set(COPIES[0], EngineState::Normal);
+    let before = user.read(chunk, 8, 4);
+    let waited = wait(user, chunk);
+    (before, waited, user.read(chunk, 8, 4))
+}
+
+#[test]
+fn copies_that_wait_are_not_made_while_their_engine_does_not_run() {
+    let [zeroes, made] = [vec![0; 4], b"copy".to_vec()];
+    // The slot is used again: the old one waits on.
+    let outcome = waiting(|_, user, chunk| assert_eq!(begin(user, chunk), Answer::Done));
+    assert_eq!(outcome, (zeroes.clone(), Answer::Done, made));
+    // Somebody goes, before whom what has been started is made, and afterwards never.
+    let outcome = waiting(|emulator, _, _| {
+        let other = User::new(emulator, 2);
+        other.program.close(other.file);
+    });
+    assert_eq!(outcome, (zeroes.clone(), Answer::Errno(EINVAL), zeroes));
+}
+
 #[test]
 fn copies_of_the_driver_through_an_engine_that_does_not_run_time_out() {
     let emulator = emulator(|_| ());
@@ -189,25 +243,8 @@ fn copies_of_the_driver_through_an_engine_that_does_not_run_time_out() {
         };
         user.call(&PROGRAM_ENGINE_NC64, &mut program)
     };
-    let begin = |chunk| {
-        let mut copy = MemCopyAsync64 {
-            src: chunk,
-            dst: chunk,
-            size: 4,
-            pwait_handle: CHAIN_START,
-            ..MemCopyAsync64::ZEROED
-        };
-        user.call(&MEM_COPY_ASYNC64, &mut copy)
-    };
-    let wait = |chunk| {
-        let mut wait = MemCopyAsyncWait {
-            src: chunk,
-            dst: chunk,
-            pwait_handle: 1,
-            ..MemCopyAsyncWait::ZEROED
-        };
-        user.call(&MEM_COPY_ASYNC_WAIT, &mut wait)
-    };
+    let begin = |chunk| begin(user, chunk);
+    let wait = |chunk| wait(user, chunk);
     for stop in [EngineState::Disable, EngineState::Abort] {
         bench.set(COPIES[0], stop);
         let late = Answer::Errno(EPERM);

@@ -134,8 +134,6 @@ impl Ports<'_> {
                 hardware.take_note_of_opening(queue)
             }
             None => {
-                // Until it is known to be held: whoever changes that changes the queues that there are.
-                let engines = hardware.held_engines.lock();
                 let opened = Arc::clone(
                     hardware
                         .other_queues
@@ -143,8 +141,9 @@ impl Ports<'_> {
                         .entry((engine, queue))
                         .or_default(),
                 );
+                let held = hardware.held_engines.lock();
                 let mut opened = opened.lock();
-                opened.hold(engines.contains(&engine));
+                opened.hold(held.contains(&engine));
                 opened.program(tx, rx);
                 Ok(())
             }
@@ -210,14 +209,15 @@ impl Ports<'_> {
         } else {
             engines.remove(&engine);
         }
+        // The lock stays: a queue that is opened meanwhile is held as the others are.
+        let is_stepped = matches!(hardware.host_clock, HostClock::Virtual(_));
         self.for_each_queue(engine, |queue, is_of_core| {
             queue.hold(held);
-            // In virtual time a core walks its queues when it is stepped. Nobody steps the others.
-            if !is_of_core || matches!(hardware.host_clock, HostClock::Real) {
+            // In virtual time those of cores are walked step by step.
+            if !(is_of_core && is_stepped) {
                 queue.walk(&hardware.bus, 0, 0);
             }
         });
-        drop(engines);
         Ok(())
     }
 
@@ -231,7 +231,7 @@ impl Ports<'_> {
         Ok(())
     }
 
-    /// Changes the queues of an engine, of which those of cores are marked. Cores whose requests one of them brings look at it
+    /// Changes the queues of an engine, which are told whether they are of a core. Cores whose requests one of them brings look at it
     /// again.
     fn for_each_queue(self, engine: u32, change: impl Fn(&mut Queue, bool)) {
         let hardware = &self.0.hardware;

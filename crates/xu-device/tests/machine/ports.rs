@@ -165,23 +165,43 @@ fn lengths_that_differ_abort_until_the_queue_is_initialised_again() {
     assert_eq!(again.start(1, 1), QueueStatus::Running);
 }
 
-/// In virtual time nobody steps a queue that belongs to no core.
 #[test]
-fn an_engine_that_is_held_moves_nothing_until_it_runs_and_one_that_aborts_gives_up() {
-    for config in [stepped(1, 0), small(1, 0)] {
+fn an_engine_that_is_held_moves_nothing_and_then_what_it_was_given() {
+    for config in [small(1, 0), stepped(1, 0)] {
         let machine = Machine::start(config).unwrap();
-        let mut queue = Uneven::new(&machine, 4, 4);
-        let word = queue.word();
-        machine.write(queue.from, b"move").unwrap();
-        queue.source(4);
-        queue.destination(4);
-        machine.ports().hold_engine(ENGINE, true).unwrap();
-        assert_eq!(queue.start(1, 1), QueueStatus::Running);
-        assert_eq!(queue.word(), word);
-        machine.ports().hold_engine(ENGINE, false).unwrap();
-        assert_eq!(queue.word().to_le_bytes(), *b"move");
+        let ports = machine.ports();
+        ports.hold_engine(ENGINE, true).unwrap();
+        // A queue that is opened on it waits with it.
+        let mut uneven = Uneven::new(&machine, 32, 32);
+        machine.write(uneven.from, 9u32.as_bytes()).unwrap();
+        uneven.source(4);
+        uneven.destination(4);
+        assert_eq!(uneven.start(1, 1), QueueStatus::Running);
+        assert_ne!(uneven.word(), 9);
+        ports.hold_engine(ENGINE, false).unwrap();
+        assert_eq!(uneven.word(), 9);
+        let (status, [tx, rx]) = ports.queue_state(ENGINE, QUEUE);
+        assert_eq!((status, tx.head, rx.head), (QueueStatus::Running, 1, 1));
+    }
+}
+
+#[test]
+fn queues_of_an_engine_that_aborts_move_nothing_until_they_are_initialised_again() {
+    for config in [small(1, 0), stepped(1, 0)] {
+        let machine = Machine::start(config).unwrap();
+        let mut uneven = Uneven::new(&machine, 32, 32);
+        machine.write(uneven.from, 9u32.as_bytes()).unwrap();
         machine.ports().abort_engine(ENGINE).unwrap();
-        assert_eq!(queue.start(1, 1), QueueStatus::Aborted);
+        uneven.source(4);
+        uneven.destination(4);
+        assert_eq!(uneven.start(1, 1), QueueStatus::Aborted);
+        assert_ne!(uneven.word(), 9);
+        let mut again = Uneven::new(&machine, 32, 32);
+        machine.write(again.from, 9u32.as_bytes()).unwrap();
+        again.source(4);
+        again.destination(4);
+        assert_eq!(again.start(1, 1), QueueStatus::Running);
+        assert_eq!(again.word(), 9);
     }
 }
 

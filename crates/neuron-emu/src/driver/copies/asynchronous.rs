@@ -97,16 +97,19 @@ impl Copies {
         }
     }
 
-    /// Makes the copies of a queue in their order, as far as that of the slot. What came of it, if there is one. Through an engine
-    /// that does not run none is made: they time out.
+    /// Makes the copies of a queue in their order, as far as that of the slot. What came of it, if there is one. An engine that does
+    /// not run makes none.
     fn run_to(&mut self, device: &Device, queue: QueueKey, slot: Slot) -> Option<Handled> {
-        let runs = rings::runs(device, queue.engine);
+        if !rings::runs(device, queue.engine) {
+            return None;
+        }
         let queue = self.queues.get_mut(&queue)?;
-        let last = queue.iter().position(|pending| pending.slot == slot)?;
+        // Two of a slot have waited while the engine did not run.
+        let last = queue.iter().rposition(|pending| pending.slot == slot)?;
         let mut handled = None;
         for Pending { copy, .. } in queue.drain(..=last) {
-            let is_made = runs && device.chip.copy(copy.from, copy.to, copy.bytes).is_ok();
-            handled = Some(is_made.then_some(()).ok_or(Failure::Errno(EPERM)));
+            let copied = device.chip.copy(copy.from, copy.to, copy.bytes);
+            handled = Some(copied.map_err(|_| Failure::Errno(EPERM)));
         }
         handled
     }
@@ -119,13 +122,15 @@ impl Copies {
     }
 }
 
-/// Makes every copy that has been started: a process goes, and its memory with it.
+/// Makes every copy that has been started: a process goes, and its memory with it. What waits for an engine that does not run is
+/// never made.
 pub(in crate::driver) fn finish(device: &Device) {
     let mut copies = device.copies.lock();
     let queues: Vec<QueueKey> = copies.queues.keys().copied().collect();
     for queue in queues {
         copies.run_queue(device, queue);
     }
+    copies.queues.clear();
 }
 
 /// Forgets what has been started and was not made through the copy queue of a core, whose rings go: how many copies.
