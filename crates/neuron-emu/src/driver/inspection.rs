@@ -49,6 +49,11 @@ impl Emulator {
         Ok(root.unwrap_or_default())
     }
 
+    /// Removes that directory before the emulator goes, which somebody may have for longer. Who asks for it later gets another one.
+    pub fn remove_sysfs(&self) {
+        drop(self.sysfs.lock().take());
+    }
+
     /// Whether a path is that of such a directory of an emulator that is gone: a link to it can be replaced.
     #[must_use]
     pub fn is_abandoned_sysfs(root: &Path) -> bool {
