@@ -23,8 +23,9 @@ const LIVES: u32 = 6;
 const MORE: &str = "LANE_TESTS_LIVES";
 /// Calls that are not made again, since they count: a second doorbell is a second execution.
 const COUNTING: [&str; 2] = ["SEMAPHORE_INCREMENT", "DMA_QUEUE_COPY_START"];
-/// Of the timer, and of the thread that sends signals to all others.
-const INTERVAL: Duration = Duration::from_micros(300);
+/// Of the timer, and of the thread that sends signals to all others. Longer than the emulator needs to take a call up, or none would ever
+/// be served.
+const INTERVAL: Duration = Duration::from_millis(1);
 
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
 

@@ -15,6 +15,7 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
 
 /// The real driver would have crashed.
 const BUG: u8 = 70;
@@ -105,7 +106,6 @@ fn under_seccomp(mut run: Run) -> u8 {
     if let Some(trace) = trace {
         trace.write(&emulator);
     }
-    emulator.remove_sysfs();
     let bugs: Vec<String> = emulator.bugs().iter().map(ToString::to_string).collect();
     conclude(status, &bugs)
 }
@@ -134,24 +134,31 @@ fn under_preload(run: Run) -> u8 {
     }
 }
 
-/// A link that is removed in the end.
-struct Link(PathBuf);
+/// A link that is removed in the end, with what it leads to: the emulator is not gone when this process exits.
+struct Link {
+    place: PathBuf,
+    emulator: Arc<Emulator>,
+}
 
 impl Link {
-    fn to_sysfs(emulator: &Emulator, place: PathBuf) -> std::io::Result<Self> {
+    fn to_sysfs(emulator: &Arc<Emulator>, place: PathBuf) -> std::io::Result<Self> {
         let root = emulator.sysfs_root()?;
         // A command that was killed leaves its link.
         if std::fs::read_link(&place).is_ok_and(|old| Emulator::is_abandoned_sysfs(&old)) {
             std::fs::remove_file(&place)?;
         }
         std::os::unix::fs::symlink(root, &place)?;
-        Ok(Self(place))
+        Ok(Self {
+            place,
+            emulator: Arc::clone(emulator),
+        })
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let _somebody_else_has = std::fs::remove_file(&self.0);
+        let _somebody_else_has = std::fs::remove_file(&self.place);
+        self.emulator.remove_sysfs();
     }
 }
 

@@ -192,6 +192,30 @@ fn a_link_leads_to_what_stands_for_sysfs() {
 }
 
 #[test]
+fn what_stands_for_sysfs_goes_with_the_command_though_some_of_the_program_lives_on() {
+    let link =
+        Removed(std::env::temp_dir().join(format!("neuron-emu-tree-{}", std::process::id())));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_neuron-emu"));
+    command.args(["--front", "seccomp", "--sysfs"]).arg(&link.0);
+    // What is left reads until the test has looked.
+    let script = "readlink $0; exec 3<&0; cat <&3 >/dev/null 2>&1 &";
+    command.args(["--", "/bin/sh", "-c", script]).arg(&link.0);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    if output.status.code() != Some(UNAVAILABLE) {
+        let root = String::from_utf8(output.stdout).unwrap();
+        let root = Path::new(root.trim_end());
+        assert!(root.is_absolute() && !root.exists(), "{}", root.display());
+    }
+    drop(input);
+}
+
+#[test]
 fn a_link_of_a_command_that_is_gone_is_replaced_and_no_other() {
     let link = Removed(std::env::temp_dir().join(format!("neuron-emu-old-{}", std::process::id())));
     let own = format!("/dev/shm/neuron-emu-sysfs-{}-0", std::process::id());

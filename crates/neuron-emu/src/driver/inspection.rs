@@ -49,8 +49,7 @@ impl Emulator {
         Ok(root.unwrap_or_default())
     }
 
-    /// Removes the directory before its time: who serves calls has the emulator for a moment longer than who waits for the
-    /// program.
+    /// Removes that directory before the emulator goes, which somebody may have for longer. Who asks for it later gets another one.
     pub fn remove_sysfs(&self) {
         drop(self.sysfs.lock().take());
     }

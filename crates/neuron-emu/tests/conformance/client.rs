@@ -37,7 +37,7 @@ pub(crate) const ENGINES: usize = 5;
 pub(crate) const ERRORS: usize = ENGINES;
 pub(crate) const QUEUES: usize = ENGINES + 1;
 /// A doorbell is followed by its records long before the device was asked so often.
-const PATIENCE: u32 = 300_000;
+pub(crate) const PATIENCE: u32 = 300_000;
 
 /// The hardware queue of each of [`QUEUES`].
 pub(crate) fn queues() -> [u8; QUEUES] {

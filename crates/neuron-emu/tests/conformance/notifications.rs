@@ -3,7 +3,7 @@
 //! Spec `driver.md` section 5, `driver_emulation.md` section 5. Rings are read by phase alone, as clients do.
 
 use crate::client::{
-    BLOCK, Client, ENGINES, ERRORS, QUEUES, RECORD, RING, halting, queues, subtype,
+    BLOCK, Client, ENGINES, ERRORS, PATIENCE, QUEUES, RECORD, RING, halting, queues, subtype,
 };
 use crate::node::Node;
 use crate::{small, under, with_node};
@@ -142,9 +142,11 @@ fn queues_that_are_not_enabled_drop_without_a_trace() {
             client.execute();
             client.execute();
             // Executions do not overlap: the first is over when the descriptors of the second are taken.
-            while client.queue_state().head_pointer < 8 {
+            let taken = (0..PATIENCE).any(|_| {
                 thread::yield_now();
-            }
+                client.queue_state().head_pointer >= 8
+            });
+            assert!(taken, "the second execution has not begun");
             for queue in enabled.clone() {
                 assert_eq!(subtype(client.await_next(queue)), Subtype::Start);
             }
