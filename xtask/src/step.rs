@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cli::VerifyOptions;
@@ -74,6 +75,37 @@ impl<'a> Run<'a> {
             log_path,
             deadline: Instant::now() + options.budget,
         })
+    }
+
+    /// Does two things at once, for commands that use one processor each. The second has a log of its own, which is added to that of
+    /// the step when both are done.
+    ///
+    /// # Errors
+    /// What the first says, or else the second.
+    pub(crate) fn side_by_side<T: Send>(
+        &mut self,
+        name: &str,
+        first: impl FnOnce(&mut Run<'_>) -> Result<T, Stop>,
+        second: impl FnOnce(&mut Run<'_>) -> Result<T, Stop> + Send,
+    ) -> Result<[T; 2], Stop> {
+        let (workspace, options, deadline) = (self.workspace, self.options, self.deadline);
+        let beside = move || {
+            // Nothing is installed meanwhile.
+            let mut no_budget = Duration::ZERO;
+            let mut run =
+                Run::new(name, workspace, options, &mut no_budget).map_err(Stop::Failed)?;
+            run.deadline = deadline;
+            let outcome = second(&mut run);
+            Ok((outcome, run.output()))
+        };
+        let (first, beside) = thread::scope(|scope| {
+            let beside = scope.spawn(beside);
+            (first(self), beside.join())
+        });
+        let panicked = |_| Err(Stop::Failed(format!("{name} panicked")));
+        let (second, output): (Result<T, Stop>, String) = beside.unwrap_or_else(panicked)?;
+        self.note(&output);
+        Ok([first?, second?])
     }
 
     pub(crate) fn log_path(&self) -> &Path {

@@ -380,12 +380,10 @@ const THREADED: [(&str, &str); 4] = [
 /// step would take longer than all others together.
 const SEEDS: usize = 4;
 
-/// Once over all tests, under the stricter rules for pointers, then the thread tests under several seeds of the
-/// scheduler and of the weak memory, under the usual rules: two models of borrowing, and code must be right in both.
-fn miri(run: &mut Run<'_>) -> Verdict {
-    need(&tools::MIRI, run)?;
+/// Runs programs one after the other: how many tests there were.
+fn miri_once(run: &mut Run<'_>, all: &[(&str, &str)]) -> Result<u64, Stop> {
     let mut once = 0;
-    for (programs, flags) in MIRI {
+    for (programs, flags) in all {
         let output = run
             .command(&format!("cargo +nightly miri test {programs} --locked"))
             .env("MIRIFLAGS", flags)
@@ -396,6 +394,21 @@ fn miri(run: &mut Run<'_>) -> Verdict {
         }
         once += tests;
     }
+    Ok(once)
+}
+
+/// Once over all tests, under the stricter rules for pointers, then the thread tests under several seeds of the
+/// scheduler and of the weak memory, under the usual rules: two models of borrowing, and code must be right in both.
+fn miri(run: &mut Run<'_>) -> Verdict {
+    need(&tools::MIRI, run)?;
+    run.command("cargo +nightly miri setup").run()?;
+    let (first, others) = MIRI.split_at(1);
+    let [first, others] = run.side_by_side(
+        "miri-beside",
+        |here| miri_once(here, first),
+        |beside| miri_once(beside, others),
+    )?;
+    let once = first + others;
     let seeds = if run.options.quick { 1 } else { SEEDS };
     for (package, program) in THREADED {
         let output = run
