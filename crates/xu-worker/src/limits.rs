@@ -2,21 +2,17 @@
 //!
 //! For the texts of errors: whoever reads "Too many open files" asks which limit that is.
 
+use nix::errno::Errno;
 use std::io;
-
-/// Linux's numbers.
-const EAGAIN: i32 = 11;
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
 
 /// Why there is no descriptor.
 #[must_use]
 pub fn no_descriptor(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(EMFILE) => {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE) => {
             format!("{error}: the limit of this process is RLIMIT_NOFILE (`ulimit -n`)")
         }
-        Some(ENFILE) => format!("{error}: the limit of the system is fs.file-max"),
+        Some(Errno::ENFILE) => format!("{error}: the limit of the system is fs.file-max"),
         _ => error.to_string(),
     }
 }
@@ -24,8 +20,8 @@ pub fn no_descriptor(error: &io::Error) -> String {
 /// Why there is no thread, or no descriptor for it.
 #[must_use]
 pub fn no_thread(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(EAGAIN) => format!(
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EAGAIN) => format!(
             "{error}: the limits of threads are RLIMIT_NPROC (`ulimit -u`), pids.max of the control group, and kernel.threads-max"
         ),
         _ => no_descriptor(error),
@@ -38,11 +34,11 @@ mod tests {
 
     #[test]
     fn a_limit_that_is_reached_is_named() {
-        let named = |number| no_thread(&io::Error::from_raw_os_error(number));
-        assert!(named(EMFILE).contains("RLIMIT_NOFILE"));
-        assert!(named(ENFILE).contains("fs.file-max"));
-        assert!(named(EAGAIN).contains("RLIMIT_NPROC"));
-        let other = io::Error::from_raw_os_error(12);
-        assert_eq!(named(12), other.to_string());
+        let named = |errno: Errno| no_thread(&io::Error::from(errno));
+        assert!(named(Errno::EMFILE).contains("RLIMIT_NOFILE"));
+        assert!(named(Errno::ENFILE).contains("fs.file-max"));
+        assert!(named(Errno::EAGAIN).contains("RLIMIT_NPROC"));
+        let other = io::Error::from(Errno::ENOMEM);
+        assert_eq!(named(Errno::ENOMEM), other.to_string());
     }
 }

@@ -10,8 +10,7 @@ use xu_abi::driver::errno::Answer::{self, Done, Errno};
 use xu_abi::driver::errno::{EINVAL, EPERM};
 use xu_abi::driver::ioctl as row;
 use xu_abi::driver::{
-    CHAIN_START, DeviceReady, DeviceReset, MAX_ASYNC_COPY, MemCopy64, MemCopyAsync64,
-    MemCopyAsyncWait, Memset64,
+    CHAIN_START, MAX_ASYNC_COPY, MemCopy64, MemCopyAsync64, MemCopyAsyncWait, Memset64,
 };
 
 const PAGE: u64 = 4096;
@@ -122,17 +121,8 @@ fn a_reset_loses_the_copies_that_nobody_has_waited_for() {
         let chunk = node.chunk(false, PAGE);
         assert_eq!(node.copy(chunk, 0, &mut [7], true), Done);
         assert_eq!(begin(&node, chunk, 1), Done);
-        let mut reset = DeviceReset {
-            nc_map: 1,
-            request_id: 0,
-        };
-        assert_eq!(node.ask(row::NC_RESET, &mut reset), Done);
-        let mut ready = DeviceReady {
-            request_id: reset.request_id,
-            result: -1,
-        };
-        assert_eq!(node.ask(row::NC_RESET_READY, &mut ready), Done);
-        assert_eq!((ready.result, wait(&node, chunk)), (0, Errno(EINVAL)));
+        node.reset_core();
+        assert_eq!(wait(&node, chunk), Errno(EINVAL));
         let mut target = [0];
         assert_eq!(node.copy(chunk, 10, &mut target, false), Done);
         assert_eq!(target, [0xA5], "as it was");

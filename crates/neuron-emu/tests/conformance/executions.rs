@@ -9,8 +9,7 @@ use xu_abi::driver::dma::QueueState;
 use xu_abi::driver::errno::Answer::Done;
 use xu_abi::driver::unverified::{NQ_ENABLE, NQ_TAIL};
 use xu_abi::driver::{
-    DeviceReady, DeviceReset, DmaEngSetState, EngineState, Semaphore, ioctl as row,
-    nq_register::NQ_STRIDE,
+    DmaEngSetState, EngineState, Semaphore, ioctl as row, nq_register::NQ_STRIDE,
 };
 use xu_abi::record::Subtype;
 use xu_abi::{Engine, ErrorRecord, SemIndex};
@@ -108,20 +107,6 @@ fn waiting() -> [Vec<Instruction>; ENGINES] {
     programs
 }
 
-fn reset(node: &Node) {
-    let mut reset = DeviceReset {
-        nc_map: 1,
-        request_id: 0,
-    };
-    assert_eq!(node.ask(row::NC_RESET, &mut reset), Done);
-    let mut ready = DeviceReady {
-        request_id: reset.request_id,
-        result: -1,
-    };
-    assert_eq!(node.ask(row::NC_RESET_READY, &mut ready), Done);
-    assert_eq!(ready.result, 0);
-}
-
 #[test]
 fn what_runs_while_its_core_is_reset_is_dropped_and_the_core_works_again() {
     with_node(small(), |node| {
@@ -132,7 +117,7 @@ fn what_runs_while_its_core_is_reset_is_dropped_and_the_core_works_again() {
             // It runs.
             let begun = subtype(client.await_next(Engine::Pe.index()));
             assert_eq!(begun, Subtype::Start);
-            reset(node);
+            node.reset_core();
             assert_eq!(client.register(BLOCK + NQ_ENABLE), 0, "round {round}");
             assert_eq!(
                 client.queue_state().sw_status,
@@ -154,7 +139,7 @@ fn what_runs_while_its_core_is_reset_is_dropped_and_the_core_works_again() {
                 let tail = BLOCK + NQ_STRIDE * u64::from(nq) + NQ_TAIL;
                 assert_eq!(again.register(tail), 32, "round {round}");
             }
-            reset(node);
+            node.reset_core();
         }
     });
 }

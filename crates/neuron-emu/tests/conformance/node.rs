@@ -7,8 +7,8 @@ use nix::sys::stat::Mode;
 use std::os::fd::{AsRawFd, OwnedFd};
 use xu_abi::driver::errno::Answer;
 use xu_abi::driver::{
-    DeviceInfo, DmaQueueInit, Ioctl, MemAllocV2MemType64, MemBufCopy64, MemFree,
-    MemGetExtendedInfo, ioctl,
+    DeviceInfo, DeviceReady, DeviceReset, DmaQueueInit, Ioctl, MemAllocV2MemType64, MemBufCopy64,
+    MemFree, MemGetExtendedInfo, ioctl,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -34,6 +34,21 @@ impl Node {
     /// For everything.
     pub(crate) fn open(node: u32) -> Self {
         open_as(node, OFlag::O_RDWR | OFlag::O_CLOEXEC).unwrap()
+    }
+
+    /// Resets core 0, and waits until it is ready.
+    pub(crate) fn reset_core(&self) {
+        let mut reset = DeviceReset {
+            nc_map: 1,
+            request_id: 0,
+        };
+        assert_eq!(self.ask(ioctl::NC_RESET, &mut reset), Answer::Done);
+        let mut ready = DeviceReady {
+            request_id: reset.request_id,
+            result: -1,
+        };
+        assert_eq!(self.ask(ioctl::NC_RESET_READY, &mut ready), Answer::Done);
+        assert_eq!(ready.result, 0);
     }
 
     /// A call with an argument, which the driver may write.

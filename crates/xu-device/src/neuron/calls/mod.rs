@@ -23,7 +23,8 @@
 //! | 29 | the bitmap of dynamic metrics | [`super::Datastore`] |
 //!
 //! Trap 30, a process that resets the core of another, no wrapper can prevent: whoever claims first is in the right. The rings of
-//! the other's queues are gone then, so that its next start may be trap 16. Trap 31, slots of asynchronous copies that all of a core share, is not met: copies here are waited for in the call.
+//! the other's queues are gone then, so that its next start may be trap 16. Trap 31, slots of asynchronous copies that all of a
+//! core share, is not met: copies here are waited for in the call.
 
 mod copying;
 mod cores;

@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `memory`, `words` | chunks by address | none for host memory and small device chunks |
 //! | `queues` | DMA queues | COPY_START for a transfer, GET_STATE when asked how it is |
-//! | `notifications`, `ended` | rings and their registers | BAR_WRITE for each acknowledgement |
+//! | `notifications`, `ended` | rings and their registers | BAR_WRITE for each acknowledgement, of all rings of a core together |
 //! | `clock` | ticks and nanoseconds | BAR_READ for each reading |
 //! | `rest` | whether a core is at rest | SEMAPHORE_READ, GET_STATE |
 //! | `counters` | memory errors, datastore | files of sysfs; none |
